@@ -1,0 +1,38 @@
+/* The commit op: checks that the pieces fit, then the decision, which all backends share (kernels/commit.c). */
+#include "kernels/commit.h"
+
+#include "kernels/cpu/kernel.h"
+
+/* A run of n doubles at `start` lies inside one rank's message, behind its header. */
+static int fits(const lsi_commit_args *a, int64_t start, int64_t n)
+{
+    return start >= 0 && start < a->world * a->rank_stride && start % a->rank_stride >= LS_EXCHANGE_HEADER &&
+           start % a->rank_stride + n <= a->rank_stride;
+}
+
+ls_status LSI_CPU_KERNEL(commit)(const ls_cpu_run *run, const void *arguments)
+{
+    const lsi_commit_args *a = arguments;
+    const int32_t *block_index = a->block_index.data, *record_index = a->record_index.data;
+
+    (void)run;
+    LS_REQUIRE(a->world > 0 && a->rank_stride >= LS_EXCHANGE_HEADER && a->values.count == a->world * a->rank_stride,
+               LS_ERR_INTERNAL, "commit: %lld values are not %lld messages of %lld", (long long)a->values.count,
+               (long long)a->world, (long long)a->rank_stride);
+    for (int64_t s = 0; s < a->record_index.count; s++) {
+        LS_REQUIRE(fits(a, record_index[s], 4), LS_ERR_INTERNAL, "commit: slot %lld has its record at %d",
+                   (long long)s, record_index[s]);
+    }
+    for (int64_t b = 0; b < a->block_index.count; b++) {
+        LS_REQUIRE(fits(a, block_index[b], 1), LS_ERR_INTERNAL, "commit: block %lld has its sum at %d", (long long)b,
+                   block_index[b]);
+    }
+
+    const double *rates = a->rates.data;
+
+    LS_REQUIRE(a->rates.count >= 2 && (double)a->state->applied >= rates[0] &&
+                   (double)a->state->applied - rates[0] < (double)(a->rates.count - 1),
+               LS_ERR_INTERNAL, "commit: no learning rate for %lld applied steps", (long long)a->state->applied);
+    lsi_commit_decide(a);
+    return LS_OK;
+}

@@ -1,0 +1,80 @@
+/* Elementary functions of the cpu kernels: own code, so that the bits depend on nothing but the ISA level, without
+ * branches or tables, so that loops that call them are vectorised. Errors are stated and tested in units in the last
+ * place (ulp) of the true result. */
+#ifndef LSI_KERNELS_CPU_MATH_H
+#define LSI_KERNELS_CPU_MATH_H
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* a * b + c, rounded once where the ISA level has FMA, else after each operation. */
+static inline float lsi_fma(float a, float b, float c)
+{
+#ifdef __FMA__
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+static inline float lsi_float_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t lsi_float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* e^x within 2 ulp for every float: 0 and infinity where the result leaves the range, NaN stays NaN.
+ * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r), q interpolated at Chebyshev nodes (to 1e-8). */
+static inline float lsi_exp(float x)
+{
+    const float to_integer = 0x1.8p23f;     /* adding it rounds to a whole number and leaves that in the low bits */
+
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    float shifted = lsi_fma(x, 0x1.715476p+0f, to_integer);
+    float n = shifted - to_integer;
+    float r = lsi_fma(n, -0x1.63p-1f, x);   /* ln 2 = 0x1.63p-1 (n times it is exact) - 2.12194440e-4 */
+    r = lsi_fma(n, 2.12194440e-4f, r);
+    float q = lsi_fma(1.3926184e-3f, r, 8.3631791e-3f);
+    q = lsi_fma(q, r, 4.1666555e-2f);
+    q = lsi_fma(q, r, 1.6666577e-1f);
+    q = lsi_fma(q, r, 0.5f);
+    float e = lsi_fma(q, r * r, r) + 1.0f;
+
+    /* 2^n in two factors: n reaches from -150 to 128, where one would not be a normal number. */
+    int32_t whole = (int32_t)(lsi_float_bits(shifted) - lsi_float_bits(to_integer)), half = whole >> 1;
+    float low = lsi_float_from_bits((uint32_t)(half + 127) << 23);
+    float high = lsi_float_from_bits((uint32_t)(whole - half + 127) << 23);
+    return e * low * high;
+}
+
+/* ln x within 1 ulp, for positive normal x; infinity and NaN are returned as they are. In double and not for vectors:
+ * softmax needs one per row. x = 2^n m, ln m = 2 artanh((m - 1) / (m + 1)). */
+static inline float lsi_log(float x)
+{
+    if (!(x <= FLT_MAX)) {
+        return x;
+    }
+    uint32_t bits = lsi_float_bits(x);
+    int32_t n = (int32_t)(bits >> 23) - 127;
+    double m = (double)lsi_float_from_bits((bits & 0x007FFFFFu) | 0x3F800000u);
+    if (m > 0x1.6a09e667f3bcdp+0) {
+        m *= 0.5;
+        n++;
+    }
+    double z = (m - 1.0) / (m + 1.0), w = z * z;
+    double series = 1.0 + w * (1.0 / 3 + w * (1.0 / 5 + w * (1.0 / 7 + w * (1.0 / 9 + w * (1.0 / 11 + w / 13)))));
+    return (float)((double)n * 0x1.62e42fefa39efp-1 + 2.0 * z * series);
+}
+
+#endif

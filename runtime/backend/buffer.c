@@ -1,0 +1,87 @@
+#include "backend/buffer.h"
+
+#include <string.h>
+
+const char *lsi_memory_class_text(lsi_memory_class c)
+{
+    static const char *const texts[LSI_MEMORY_CLASS_COUNT] = {
+#define ROW(name, text) [LSI_MEMORY_##name] = text,
+        LSI_MEMORY_CLASSES(ROW)
+#undef ROW
+    };
+
+    return texts[c];
+}
+
+void lsi_memory_account_add(lsi_memory_account *account, lsi_memory_class c, size_t bytes)
+{
+    account->live[c] += bytes;
+    account->live_total += bytes;
+    if (account->live[c] > account->peak[c]) {
+        account->peak[c] = account->live[c];
+    }
+    if (account->live_total > account->peak_total) {
+        account->peak_total = account->live_total;
+    }
+}
+
+void lsi_memory_account_remove(lsi_memory_account *account, lsi_memory_class c, size_t bytes)
+{
+    account->live[c] -= bytes;
+    account->live_total -= bytes;
+}
+
+/* Byte 0xff everywhere is a NaN in every float format and -1 in every integer one. Through a stream, because the host
+ * cannot write the memory of every backend. */
+static ls_status poison(ls_device *device, void *data, size_t bytes)
+{
+    const ls_backend *backend = device->backend;
+    ls_stream *stream = NULL;
+
+    LS_TRY(backend->stream_create(device, "poison", 0, &stream));
+    ls_status status = backend->fill(stream, data, 0xff, bytes);
+    if (status == LS_OK) {
+        status = backend->stream_sync(stream);
+    }
+    backend->stream_destroy(stream);
+    return status;
+}
+
+ls_status lsi_buffer_alloc(ls_device *device, lsi_memory_account *account, ls_memory kind, lsi_memory_class c,
+                           size_t bytes, lsi_buffer *out)
+{
+    const ls_backend *backend = device->backend;
+    void *data = NULL;
+    ls_status status = backend->alloc(device, kind, bytes, &data);
+
+    if (status == LS_ERR_MEMORY) {
+        const double mib = 1024.0 * 1024.0;
+        size_t free_bytes = 0, total_bytes = 0;
+
+        LS_TRY(backend->memory_info(device, &free_bytes, &total_bytes));
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for %s: %.1f MiB more asked for, %.1f MiB held, %.1f of %.1f MiB free",
+                       lsi_memory_class_text(c), (double)bytes / mib, (double)account->live_total / mib,
+                       (double)free_bytes / mib, (double)total_bytes / mib);
+    }
+    LS_TRY(status);
+    if (account->poison) {
+        status = poison(device, data, bytes);
+        if (status != LS_OK) {
+            backend->release(device, kind, bytes, data);
+            return status;
+        }
+    }
+    lsi_memory_account_add(account, c, bytes);
+    *out = (lsi_buffer){.data = data, .bytes = bytes, .kind = kind, .c = c};
+    return LS_OK;
+}
+
+void lsi_buffer_release(ls_device *device, lsi_memory_account *account, lsi_buffer *buffer)
+{
+    if (buffer->data == NULL) {
+        return;
+    }
+    device->backend->release(device, buffer->kind, buffer->bytes, buffer->data);
+    lsi_memory_account_remove(account, buffer->c, buffer->bytes);
+    *buffer = (lsi_buffer){0};
+}

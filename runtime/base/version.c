@@ -1,0 +1,17 @@
+#include "base/version.h"
+
+/* The three macros are given by the build, for this file only. */
+const char *lsi_version(void)
+{
+    return LOCKSTEP_VERSION;
+}
+
+const char *lsi_version_git(void)
+{
+    return LOCKSTEP_GIT;
+}
+
+const char *lsi_version_compiler(void)
+{
+    return LOCKSTEP_COMPILER;
+}

@@ -1,0 +1,330 @@
+#include "comm/transport_mpi.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "base/tsan.h"
+
+enum { PIECE_BYTES = 4 << 20, REQUEST_BYTES = 64 };
+
+static const uint32_t no_request = 0, quit_request = UINT32_MAX;     /* others: id + 1 of a collective */
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void serve_one(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
+{
+    if (atomic_load_explicit(&comm->aborted, memory_order_relaxed)) {
+        return;
+    }
+    collective->declare(comm, collective);
+    lsi_tsan_hide();    /* the order that MPI's locks and messages happen to give is nothing a stream may rely on */
+    comm->current = collective;
+    ls_status status = collective->run(comm, collective);
+    lsi_tsan_show();
+    if (status != LS_OK) {
+        comm->in_flight = true;
+        if (!atomic_exchange(&comm->aborted, true)) {
+            comm->on_failure(comm->failure_argument, status);
+        }
+    }
+}
+
+static void *serve(void *argument)
+{
+    lsi_mpi_comm *comm = argument;
+    ls_device *device = comm->head.device;
+    ls_flag *flag = comm->request.data;
+    uint32_t request;
+
+    while (device->backend->host_flag_wait_change(device, flag, no_request, 0, &request) == LS_OK &&
+           request != quit_request) {
+        serve_one(comm, comm->prepared[request - 1]);
+        device->backend->host_flag_set(device, flag, no_request);
+    }
+    return NULL;
+}
+
+/* ---- the transport ----------------------------------------------------------------------------------------------- */
+
+static void mpi_close(ls_comm *head)
+{
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
+    ls_device *device = comm->head.device;
+
+    if (comm->has_thread) {
+        device->backend->host_flag_set(device, comm->request.data, quit_request);
+        pthread_join(comm->thread, NULL);
+    }
+    for (uint32_t i = 0; i < comm->n_prepared; i++) {
+        lsi_memory_free(comm->prepared[i]);
+    }
+    lsi_memory_free(comm->prepared);
+    lsi_buffer_release(device, comm->account, &comm->request);
+    /* Messages of an unfinished collective may still arrive: the process is about to leave, what they need stays. */
+    if (!comm->in_flight) {
+        lsi_buffer_release(device, comm->account, &comm->staging);
+        lsi_memory_free(comm->message_memory);
+        MPI_Comm_free(&comm->communicator);
+    }
+    lsi_route_destroy(&comm->route);
+    lsi_memory_free(comm->operand);
+    lsi_memory_free(comm->share);
+    lsi_memory_free(comm);
+}
+
+static ls_status mpi_alloc(ls_comm *comm, size_t bytes, void **out)
+{
+    return comm->device->backend->alloc(comm->device, LS_MEM_PINNED, bytes, out);
+}
+
+static void mpi_release(ls_comm *comm, size_t bytes, void *pointer)
+{
+    comm->device->backend->release(comm->device, LS_MEM_PINNED, bytes, pointer);
+}
+
+/* Copies the description; its place in the order of preparation is its id on all ranks. */
+static ls_status prepare(lsi_mpi_comm *comm, const lsi_mpi_collective *description, ls_collective **out)
+{
+    void *memory, *prepared = comm->prepared;
+
+    LS_TRY(lsi_memory_resize(&prepared, (comm->n_prepared + 1) * sizeof(lsi_mpi_collective *), "collectives"));
+    comm->prepared = prepared;
+    LS_TRY(lsi_memory_alloc(sizeof(lsi_mpi_collective), "a collective", &memory));
+    lsi_mpi_collective *collective = memory;
+    *collective = *description;
+    collective->head.comm = &comm->head;
+    collective->id = comm->n_prepared;
+    comm->prepared[comm->n_prepared++] = collective;
+    *out = &collective->head;
+    return LS_OK;
+}
+
+static ls_status check_partials(const lsi_mpi_comm *comm, const ls_partial *partials, int n_partials)
+{
+    lsi_span share = comm->share[comm->head.rank], roots[LSI_TREE_MAX_ROOTS];
+    int n_roots = lsi_tree_roots(comm->head.n_lanes, share.lo, share.hi, roots);
+
+    LS_REQUIRE(n_partials == n_roots, LS_ERR_INTERNAL, "rank %d hands over %d partial sums; lanes %d to %d have %d",
+               comm->head.rank, n_partials, share.lo, share.hi, n_roots);
+    for (int i = 0; i < n_roots; i++) {
+        LS_REQUIRE(partials[i].lo == roots[i].lo && partials[i].hi == roots[i].hi, LS_ERR_INTERNAL,
+                   "partial sum %d of rank %d is of lanes %d to %d, not %d to %d", i, comm->head.rank, partials[i].lo,
+                   partials[i].hi, roots[i].lo, roots[i].hi);
+    }
+    return LS_OK;
+}
+
+/* Nothing is launched while collectives are prepared, so the thread does not use the old staging. */
+static ls_status grow_staging(lsi_mpi_comm *comm, size_t bytes)
+{
+    if (bytes <= comm->staging.bytes) {
+        return LS_OK;
+    }
+    lsi_buffer_release(comm->head.device, comm->account, &comm->staging);
+    return lsi_buffer_alloc(comm->head.device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, bytes, &comm->staging);
+}
+
+static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, int n_partials, int64_t n, float *out,
+                                    bool gather, ls_collective **out_collective)
+{
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
+    lsi_mpi_collective collective = {
+        .name = "reduction",
+        .bytes = (size_t)n * sizeof(float),
+        .run = lsi_reduce_run,
+        .declare = lsi_reduce_declare,
+        .u.reduce = {.n_partials = n_partials, .n = n, .out = out, .gather = gather},
+    };
+
+    LS_TRY(check_partials(comm, partials, n_partials));
+    for (int i = 0; i < n_partials; i++) {
+        collective.u.reduce.partial[i] = partials[i].data;
+    }
+    lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece, &collective.u.reduce.staging);
+    LS_TRY(grow_staging(comm, collective.u.reduce.staging.bytes));
+    return prepare(comm, &collective, out_collective);
+}
+
+static ls_status mpi_prepare_exchange(ls_comm *head, const void *mine, void *all, size_t bytes, ls_collective **out)
+{
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
+    lsi_mpi_collective collective = {
+        .name = "exchange",
+        .bytes = bytes,
+        .run = lsi_exchange_run,
+        .declare = lsi_exchange_declare,
+        .u.exchange = {.mine = mine, .all = all},
+    };
+
+    LS_REQUIRE(bytes <= INT32_MAX, LS_ERR_INTERNAL, "an exchange of %zu bytes per rank; a message holds 2^31 - 1",
+               bytes);
+    return prepare(comm, &collective, out);
+}
+
+static ls_status mpi_prepare_broadcast(ls_comm *head, void *data, size_t bytes, int root, ls_collective **out)
+{
+    lsi_mpi_collective collective = {
+        .name = "broadcast",
+        .bytes = bytes,
+        .run = lsi_broadcast_run,
+        .declare = lsi_broadcast_declare,
+        .u.broadcast = {.data = data, .root = root},
+    };
+
+    return prepare((lsi_mpi_comm *)head, &collective, out);
+}
+
+static ls_status mpi_launch(ls_collective *head, ls_stream *stream)
+{
+    const lsi_mpi_collective *collective = (const lsi_mpi_collective *)head;
+    const ls_backend *backend = stream->device->backend;
+    ls_flag *flag = ((lsi_mpi_comm *)head->comm)->request.data;
+
+    LS_TRY(backend->flag_set(stream, flag, collective->id + 1));
+    return backend->flag_wait(stream, flag, no_request);
+}
+
+static void mpi_chunk(const ls_comm *comm, int64_t n, int rank, int64_t *start, int64_t *count)
+{
+    lsi_shares_chunk(n, comm->world, rank, start, count);
+}
+
+static void mpi_abort(ls_comm *comm)
+{
+    atomic_store(&((lsi_mpi_comm *)comm)->aborted, true);
+}
+
+static const ls_transport mpi_transport = {
+    .struct_size = sizeof(ls_transport),
+    .name = "mpi",
+    .close = mpi_close,
+    .alloc = mpi_alloc,
+    .release = mpi_release,
+    .prepare_reduce = mpi_prepare_reduce,
+    .prepare_exchange = mpi_prepare_exchange,
+    .prepare_broadcast = mpi_prepare_broadcast,
+    .launch = mpi_launch,
+    .chunk = mpi_chunk,
+    .abort = mpi_abort,
+};
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* Every set of messages that can be under way at once, as long as the route makes it. */
+static ls_status make_messages(lsi_mpi_comm *comm)
+{
+    const lsi_route *route = &comm->route;
+    int neighbours = 2 * (comm->head.world - 1);
+    struct {
+        lsi_messages *messages;
+        int n;
+    } sets[4 * LSI_REDUCTION_MAX_STAGES + 4];
+    size_t n_sets = 0, n_all = 0;
+
+    for (int parity = 0; parity < 2; parity++) {
+        for (int s = 0; s < LSI_REDUCTION_MAX_STAGES; s++) {
+            const lsi_route_stage *stage = &route->stage[s];
+            const lsi_route_hop *hop = &route->hop[s];
+
+            sets[n_sets].messages = &comm->stage[s][parity];
+            sets[n_sets++].n = stage->n_receive + stage->n_send;
+            sets[n_sets].messages = &comm->hop[s][parity];
+            sets[n_sets++].n = hop->n_receive + hop->n_send;
+        }
+        sets[n_sets].messages = &comm->arriving[parity];
+        sets[n_sets++].n = 1;
+    }
+    sets[n_sets].messages = &comm->exchange;
+    sets[n_sets++].n = neighbours;
+    sets[n_sets].messages = &comm->forwarding;
+    sets[n_sets++].n = LSI_MPI_MAX_CHILDREN;
+    for (size_t i = 0; i < n_sets; i++) {
+        n_all += (size_t)sets[i].n;
+    }
+    LS_TRY(lsi_memory_alloc(n_all * (sizeof(MPI_Request) + sizeof(int)), "messages", &comm->message_memory));
+    MPI_Request *request = comm->message_memory;
+    int *peer = (int *)(void *)(request + n_all);
+    for (size_t i = 0; i < n_sets; i++) {
+        *sets[i].messages = (lsi_messages){.request = request, .peer = peer};
+        request += sets[i].n;
+        peer += sets[i].n;
+    }
+    return LS_OK;
+}
+
+static ls_status set_up(lsi_mpi_comm *comm, const lsi_comm_options *options)
+{
+    ls_device *device = options->device;
+    size_t share_bytes = (size_t)options->job->world * sizeof *comm->share;
+    int n_operands = 1;
+    void *memory;
+
+    LS_TRY(lsi_messages_check(MPI_Comm_set_errhandler(comm->communicator, MPI_ERRORS_RETURN),
+                              "MPI_Comm_set_errhandler"));
+    LS_TRY(lsi_memory_alloc(share_bytes, "the shares", &memory));
+    comm->share = memcpy(memory, options->share, share_bytes);
+    lsi_reduction_make(options->n_lanes, options->job->world, options->job->node, comm->share, &comm->reduction);
+    LS_TRY(lsi_route_create(&comm->reduction, options->job->rank, &comm->route));
+    for (int s = 0; s < comm->route.n_stages; s++) {
+        n_operands = comm->route.stage[s].n_operands > n_operands ? comm->route.stage[s].n_operands : n_operands;
+    }
+    LS_TRY(lsi_memory_alloc((size_t)n_operands * sizeof *comm->operand, "operands", &memory));
+    comm->operand = memory;
+    LS_TRY(make_messages(comm));
+    LS_TRY(lsi_buffer_alloc(device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, REQUEST_BYTES, &comm->request));
+    device->backend->host_flag_set(device, comm->request.data, no_request);
+    LS_TRY(lsi_thread_start(&comm->thread, "ls-mpi", serve, comm));
+    comm->has_thread = true;
+    return LS_OK;
+}
+
+ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
+{
+    const lsi_job *job = options->job;
+    MPI_Comm communicator;
+    void *memory;
+
+    LS_REQUIRE(job->communicator != NULL, LS_ERR_CONFIG, "comm.transport = mpi needs a job started with MPI");
+    /* First, so that a rank that fails below has not left the others waiting in it. */
+    LS_TRY(lsi_messages_check(MPI_Comm_dup(*(MPI_Comm *)job->communicator, &communicator), "MPI_Comm_dup"));
+    ls_status status = lsi_memory_alloc(sizeof(lsi_mpi_comm), "the transport", &memory);
+    if (status != LS_OK) {
+        MPI_Comm_free(&communicator);
+        return status;
+    }
+    lsi_mpi_comm *comm = memory;
+    size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES;
+    comm->head = (ls_comm){
+        .transport = &mpi_transport,
+        .device = options->device,
+        .rank = job->rank,
+        .world = job->world,
+        .n_lanes = options->n_lanes,
+    };
+    comm->account = options->account;
+    comm->timeout_seconds = options->timeout_seconds;
+    comm->on_failure = options->on_failure;
+    comm->failure_argument = options->failure_argument;
+    comm->piece = (int64_t)(piece_bytes / sizeof(float));
+    comm->communicator = communicator;
+    status = set_up(comm, options);
+    if (status != LS_OK) {
+        mpi_close(&comm->head);
+        return status;
+    }
+    *out = &comm->head;
+    return LS_OK;
+}
+
+int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n)
+{
+    const lsi_job *job = options->job;
+    size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES;
+    lsi_reduction reduction;
+    lsi_mpi_staging staging;
+
+    lsi_reduction_make(options->n_lanes, job->world, job->node, options->share, &reduction);
+    lsi_reduce_staging(&reduction, job->rank, largest_n, (int64_t)(piece_bytes / sizeof(float)), &staging);
+    return REQUEST_BYTES + (int64_t)staging.bytes;
+}

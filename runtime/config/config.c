@@ -1,0 +1,149 @@
+#include "config/config.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "config/paths.h"
+#include "config/rules.h"
+#include "config/sources.h"
+#include "config/state.h"
+#include "config/value.h"
+
+enum { FILE_LIMIT = 1 << 20 };
+
+ls_status lsi_state_set(lsi_config *config, int id, const char *text, const char *origin, const char *where)
+{
+    char *copy = NULL;
+
+    LS_TRY(lsi_value_set(&config->values, lsi_table_key(id), text, where));
+    if (origin != NULL) {
+        LS_TRY(lsi_memory_strdup(origin, &copy));
+    }
+    lsi_memory_free(config->origin[id]);
+    config->origin[id] = copy;
+    return LS_OK;
+}
+
+const char *lsi_state_origin(const lsi_config *config, int id)
+{
+    return config->origin[id] != NULL ? config->origin[id] : config->name;
+}
+
+static ls_status fill_defaults(lsi_config *config, const char *name)
+{
+    LS_TRY(lsi_memory_strdup(name, &config->name));
+    for (int id = 0; id < LSI_KEY_COUNT; id++) {
+        const lsi_key *key = lsi_table_key(id);
+
+        LS_TRY(lsi_value_set(&config->values, key, key->fallback, "default"));
+    }
+    return LS_OK;
+}
+
+static ls_status create(const char *name, lsi_config **out)
+{
+    void *memory;
+
+    LS_TRY(lsi_memory_alloc(sizeof(lsi_config), "configuration", &memory));
+    lsi_config *config = memory;
+    ls_status status = fill_defaults(config, name);
+    if (status != LS_OK) {
+        lsi_config_destroy(&config);
+        return status;
+    }
+    *out = config;
+    return LS_OK;
+}
+
+void lsi_config_destroy(lsi_config **config)
+{
+    if (*config == NULL) {
+        return;
+    }
+    for (int id = 0; id < LSI_KEY_COUNT; id++) {
+        lsi_value_free(&(*config)->values, lsi_table_key(id));
+        lsi_memory_free((*config)->origin[id]);
+    }
+    lsi_memory_free((*config)->name);
+    lsi_memory_free(*config);
+    *config = NULL;
+}
+
+static ls_status read_file(lsi_config *config, const char *path)
+{
+    char *text;
+    size_t size;
+
+    LS_TRY(lsi_file_read(path, FILE_LIMIT, LS_ERR_CONFIG, &text, &size));
+    ls_status status = lsi_sources_text(config, text, size, false);
+    lsi_memory_free(text);
+    return status;
+}
+
+static ls_status load(lsi_config *config, const char *path, const char *const *sets, int n_sets)
+{
+    if (path != NULL) {
+        LS_TRY(read_file(config, path));
+    }
+    LS_TRY(lsi_sources_environment(config));
+    LS_TRY(lsi_sources_sets(config, sets, n_sets));
+    LS_TRY(lsi_paths_resolve(config, path));
+    return lsi_rules_check(config);
+}
+
+ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets, lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create(path != NULL ? path : "configuration", &config));
+    ls_status status = load(config, path, sets, n_sets);
+    if (status != LS_OK) {
+        lsi_config_destroy(&config);
+        return status;
+    }
+    *out = config;
+    return LS_OK;
+}
+
+static ls_status parse(lsi_config *config, const char *text)
+{
+    char *copy;
+
+    LS_TRY(lsi_memory_strdup(text, &copy));
+    ls_status status = lsi_sources_text(config, copy, strlen(copy), true);
+    lsi_memory_free(copy);
+    return status;
+}
+
+ls_status lsi_config_parse(const char *text, lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create("configuration", &config));
+    ls_status status = parse(config, text);
+    if (status != LS_OK) {
+        lsi_config_destroy(&config);
+        return status;
+    }
+    *out = config;
+    return LS_OK;
+}
+
+const ls_config *lsi_config_values(const lsi_config *config)
+{
+    return &config->values;
+}
+
+int64_t lsi_config_lanes(const ls_config *config)
+{
+    int64_t slots = config->train.global_batch / config->train.micro_batch, lanes = 8;
+
+    if (config->train.lanes > 0) {
+        return config->train.lanes;
+    }
+    while (lanes > slots) {
+        lanes /= 2;
+    }
+    return lanes;
+}

@@ -1,0 +1,32 @@
+/* From file, environment and command line to a resolved configuration. No MPI here: rank 0 resolves, the text that
+ * lsi_config_print makes is broadcast, and the other ranks read that. */
+#ifndef LSI_CONFIG_CONFIG_H
+#define LSI_CONFIG_CONFIG_H
+
+#include "base/text.h"
+#include <lockstep/config.h>
+#include <lockstep/status.h>
+
+typedef struct lsi_config lsi_config;
+
+/* Precedence: default < file < environment LOCKSTEP_SECTION_KEY < sets ("section.key=value"). Paths in the file resolve
+ * against its folder, others against the current folder; all end up absolute. Rules over several keys are checked.
+ * `path` NULL: no file. */
+LS_MUST_USE ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets, lsi_config **out);
+/* From the text of lsi_config_print, taken as it is: no environment, no path resolution. */
+LS_MUST_USE ls_status lsi_config_parse(const char *text, lsi_config **out);
+void lsi_config_destroy(lsi_config **config);
+
+const ls_config *lsi_config_values(const lsi_config *config);
+/* train.lanes, resolved: 0 becomes the largest power of two <= min(slots, 8). */
+int64_t lsi_config_lanes(const ls_config *config);
+/* 16 hex digits over the names and values of all BITS keys. */
+void lsi_config_hash(const lsi_config *config, char out[17]);
+/* Appends an INI that can be fed back, each value's origin as a comment. */
+void lsi_config_print(const lsi_config *config, lsi_text *out);
+/* Appends every key: type, default, range, bits or free, help. */
+void lsi_config_describe(lsi_text *out);
+/* Keys that were set but have no effect under the chosen kinds: one line of text, empty when there are none. */
+void lsi_config_unused(const lsi_config *config, lsi_text *out);
+
+#endif

@@ -1,0 +1,165 @@
+#include "config/paths.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "config/value.h"
+
+static const lsi_key_id paths[] = {
+    LSI_KEY_data_train, LSI_KEY_data_labels, LSI_KEY_data_val, LSI_KEY_data_val_labels,
+    LSI_KEY_log_dir,    LSI_KEY_log_metrics,
+};
+
+static ls_status append_absolute(const char *folder, const char *path, lsi_text *out)
+{
+    char *joined, *absolute;
+
+    LS_TRY(lsi_file_join(folder, path, &joined));
+    ls_status status = lsi_file_absolute(joined, &absolute);
+    lsi_memory_free(joined);
+    LS_TRY(status);
+    lsi_text_append(out, "%s", absolute);
+    lsi_memory_free(absolute);
+    return lsi_text_status(out);
+}
+
+/* Token shards may be a comma list; each item of it is a path of its own. */
+static ls_status append_list(const char *folder, const char *list, lsi_text *out)
+{
+    char *copy, *item;
+
+    LS_TRY(lsi_memory_strdup(list, &copy));
+    char *rest = copy;
+    ls_status status = LS_OK;
+    while (status == LS_OK && (item = strsep(&rest, ",")) != NULL) {
+        size_t length;
+
+        item += strspn(item, " \t");
+        for (length = strlen(item); length > 0 && (item[length - 1] == ' ' || item[length - 1] == '\t'); length--) {
+            item[length - 1] = '\0';
+        }
+        if (*item != '\0') {
+            lsi_text_append(out, "%s", out->length > 0 ? "," : "");
+            status = append_absolute(folder, item, out);
+        }
+    }
+    lsi_memory_free(copy);
+    return status;
+}
+
+static const char *text_of(const lsi_config *config, lsi_key_id id)
+{
+    return *(const char *const *)((const char *)&config->values + lsi_table_key(id)->offset);
+}
+
+/* Replaces the value, not its origin: whoever wrote the path, wrote the absolute one. */
+static ls_status replace(lsi_config *config, lsi_key_id id, const lsi_text *text)
+{
+    LS_TRY(lsi_text_status(text));
+    return lsi_value_set(&config->values, lsi_table_key(id), text->data, lsi_state_origin(config, id));
+}
+
+static ls_status resolve(lsi_config *config, lsi_key_id id, const char *folder)
+{
+    const char *path = text_of(config, id);
+    bool is_list = (id == LSI_KEY_data_train || id == LSI_KEY_data_val) &&
+                   strcmp(config->values.data.kind, "tokens") == 0;
+    lsi_text text = {0};
+
+    if (path[0] == '\0') {
+        return LS_OK;
+    }
+    ls_status status = is_list ? append_list(folder, path, &text) : append_absolute(folder, path, &text);
+    if (status == LS_OK && text.length > 0) {
+        status = replace(config, id, &text);
+    }
+    lsi_text_free(&text);
+    return status;
+}
+
+/* MNIST and its kin name the two files of a pair alike. */
+static ls_status fill_labels(lsi_config *config, lsi_key_id images, lsi_key_id labels)
+{
+    static const char from[] = "images-idx3", to[] = "labels-idx1";
+    const char *path = text_of(config, images), *slash = strrchr(path, '/');
+    const char *found = strstr(slash != NULL ? slash : path, from);
+    lsi_text text = {0};
+
+    if (strcmp(config->values.data.kind, "idx") != 0 || text_of(config, labels)[0] != '\0' || found == NULL) {
+        return LS_OK;
+    }
+    lsi_text_append(&text, "%.*s%s%s", (int)(found - path), path, to, found + strlen(from));
+    ls_status status = replace(config, labels, &text);
+    lsi_text_free(&text);
+    return status;
+}
+
+static ls_status fill_log_dir(lsi_config *config, const char *current, const char *file)
+{
+    char *stem = NULL;
+    lsi_text text = {0};
+
+    if (config->values.log.dir[0] != '\0') {
+        return LS_OK;
+    }
+    if (file != NULL) {
+        LS_TRY(lsi_file_stem(file, &stem));
+    }
+    lsi_text_append(&text, "%s/runs/%s", strcmp(current, "/") == 0 ? "" : current, stem != NULL ? stem : "default");
+    lsi_memory_free(stem);
+    ls_status status = replace(config, LSI_KEY_log_dir, &text);
+    lsi_text_free(&text);
+    return status;
+}
+
+static ls_status fill_log_metrics(lsi_config *config)
+{
+    lsi_text text = {0};
+
+    if (config->values.log.metrics[0] != '\0') {
+        return LS_OK;
+    }
+    lsi_text_append(&text, "%s/metrics.jsonl", config->values.log.dir);
+    ls_status status = replace(config, LSI_KEY_log_metrics, &text);
+    lsi_text_free(&text);
+    return status;
+}
+
+static ls_status resolve_all(lsi_config *config, const char *folder, const char *current, const char *file)
+{
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        LS_TRY(resolve(config, paths[i], config->from_file[paths[i]] ? folder : current));
+    }
+    LS_TRY(fill_labels(config, LSI_KEY_data_train, LSI_KEY_data_labels));
+    LS_TRY(fill_labels(config, LSI_KEY_data_val, LSI_KEY_data_val_labels));
+    LS_TRY(fill_log_dir(config, current, file));
+    return fill_log_metrics(config);
+}
+
+/* The absolute folder of a file. */
+static ls_status folder_of(const char *file, char **out)
+{
+    char *absolute;
+
+    LS_TRY(lsi_file_absolute(file, &absolute));
+    ls_status status = lsi_file_folder(absolute, out);
+    lsi_memory_free(absolute);
+    return status;
+}
+
+ls_status lsi_paths_resolve(lsi_config *config, const char *file)
+{
+    char *current = NULL, *folder = NULL;
+    ls_status status;
+
+    /* A file of no name in the current folder, so that the folder is spelled as for a real file. */
+    LS_TRY(folder_of("x", &current));
+    LS_TRY_GOTO(status, done, folder_of(file != NULL ? file : "x", &folder));
+    status = resolve_all(config, folder, current, file);
+done:
+    lsi_memory_free(folder);
+    lsi_memory_free(current);
+    return status;
+}

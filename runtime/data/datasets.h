@@ -1,0 +1,22 @@
+/* Data sets by kind, their split into training and validation, and parts of them. */
+#ifndef LSI_DATA_DATASETS_H
+#define LSI_DATA_DATASETS_H
+
+#include <lockstep/config.h>
+#include <lockstep/dataset.h>
+
+/* Opens what [data] names. `val` is NULL when there is none. The validation set has the training set's n_classes: a
+ * larger label or id in it is an error. */
+LS_MUST_USE ls_status lsi_datasets_open(const ls_config *config, ls_dataset **train, ls_dataset **val);
+/* Accepts NULL and clears the pointer. */
+void lsi_dataset_close(ls_dataset **dataset);
+
+/* Constructors of the kinds; messages name path and position, those of lsi_datasets_open the key, too. n_classes 0:
+ * from the data. labels NULL or empty: beside the images, with labels-idx1 for images-idx3 in the name. `glob`: paths
+ * and patterns, separated by commas. */
+LS_MUST_USE ls_status lsi_dataset_synthetic(const ls_config *config, ls_dataset **out);
+LS_MUST_USE ls_status lsi_dataset_idx(const char *images, const char *labels, int64_t n_classes, ls_dataset **out);
+LS_MUST_USE ls_status lsi_dataset_text(const char *path, int64_t context, int64_t n_classes, ls_dataset **out);
+LS_MUST_USE ls_status lsi_dataset_tokens(const char *glob, int64_t context, int64_t n_classes, ls_dataset **out);
+
+#endif

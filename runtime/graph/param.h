@@ -1,0 +1,42 @@
+/* Parameters of a graph and their place in the flat parameter index, in declaration order. */
+#ifndef LSI_GRAPH_PARAM_H
+#define LSI_GRAPH_PARAM_H
+
+#include <lockstep/graph.h>
+#include <lockstep/layers.h>
+
+enum {
+    LSI_PARAM_ALIGN = 256,          /* parameters start at multiples of this many elements */
+    LSI_GROUP_NO_DECAY = 0,         /* fewer than two dimensions */
+    LSI_GROUP_DECAY = 1
+};
+
+typedef struct lsi_param {
+    char *name;
+    ls_shape shape;         /* as users see it */
+    int64_t count;          /* elements of that shape */
+    int64_t padded_count;   /* elements inside; those beyond `count` stay zero (rows are padded at the end) */
+    int64_t offset;         /* in the flat index */
+    int group;
+    ls_init init;
+    uint64_t key;           /* hash of the name */
+} lsi_param;
+
+typedef struct lsi_param_table {
+    int n;
+    lsi_param *param;
+    int64_t n_elements;     /* length of the flat index, a multiple of LSI_BLOCK */
+    int64_t n_counted;      /* parameters as users count them, without padding */
+} lsi_param_table;
+
+const lsi_param_table *lsi_graph_params(const ls_graph *graph);
+/* Index of a parameter, or -1. */
+int lsi_param_find(const lsi_param_table *table, const char *name);
+/* Writes the initial values of the whole flat index (padding zero): element e of a parameter draws word e % 4 (normal:
+ * Box-Muller on pairs of words) of philox(key(seed, name), low and high half of e / 4, 0, 1), so that a value depends
+ * on seed, name and element alone. */
+void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out);
+/* The weights hash of DESIGN: 32 hex digits; `flat` in host memory. */
+LS_MUST_USE ls_status lsi_param_hash(const lsi_param_table *table, const float *flat, char out[33]);
+
+#endif

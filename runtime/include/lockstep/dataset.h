@@ -1,0 +1,42 @@
+/* The data set contract, for authors of data set kinds.
+ *
+ * A data set is a fixed number of samples of equal size, read by index in any order by several threads at once. Each
+ * sample has one input and a row of targets. It knows nothing of batches, ranks or order. */
+#ifndef LS_DATASET_H
+#define LS_DATASET_H
+
+#include <lockstep/status.h>
+#include <lockstep/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LS_TARGET_IGNORED = -1 };    /* a target that counts neither in the loss nor in the mean */
+
+typedef struct ls_dataset ls_dataset;
+
+typedef struct ls_dataset_ops {
+    size_t struct_size;
+    const char *name;               /* the word used in data.kind */
+    void (*close)(ls_dataset *dataset);
+    /* Writes sample `index` (0 <= index < n_samples): input_count elements of input_dtype, target_count int32.
+     * Called by several threads at once. Values are checked here, as they are read: ERR_DATA names file, offset, value. */
+    ls_status (*read)(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets);
+} ls_dataset_ops;
+
+/* Common head: a kind embeds it first in its own struct. */
+struct ls_dataset {
+    const ls_dataset_ops *ops;
+    int64_t n_samples;
+    ls_dtype input_dtype;           /* LS_F32 or LS_I32 */
+    ls_shape input_shape;           /* of one sample */
+    int64_t target_count;           /* of one sample */
+    int64_t n_classes;              /* targets lie in [0, n_classes) or are ignored; inputs too where they are LS_I32 */
+    const char *description;        /* one line for the start message; owned by the data set */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

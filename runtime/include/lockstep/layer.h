@@ -1,0 +1,111 @@
+/* The layer contract, for authors of layer kinds.
+ *
+ * A kind infers shapes, declares its parameters and what its backward reads, and launches ops. It has no backend code
+ * and keeps no pointer between calls: a plan decides where every value lives, and may recompute what is not saved. */
+#ifndef LS_LAYER_H
+#define LS_LAYER_H
+
+#include <lockstep/backend.h>
+#include <lockstep/graph.h>
+#include <lockstep/layers.h>
+#include <lockstep/step_state.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LS_LAYER_MAX_IN = 3, LS_LAYER_MAX_PARAMS = 4, LS_LAYER_MAX_SAVED = 3, LS_LAYER_ATTRIBUTE_BYTES = 128 };
+enum { LS_NAME_MAX = 96 };  /* of layers and parameters, with the NUL */
+
+/* What the backward reads, as bits of ls_layer_node.saves. */
+#define LS_SAVES_IN(i) (1u << (i))
+#define LS_SAVES_OUT (1u << 8)
+
+typedef struct ls_param_spec {
+    char name[LS_NAME_MAX]; /* full name, e.g. "h.0.ln_1.weight" */
+    ls_shape shape;         /* as users see it */
+    int64_t padded_rows;    /* extent 0 inside, >= shape.dim[0]; 0: not padded. Padding stays zero. */
+    ls_init init;
+    bool shared;            /* refers to a parameter that another layer declared under this name */
+} ls_param_spec;
+
+typedef struct ls_saved_spec {
+    ls_shape shape;         /* of one sample; written by forward, read by backward */
+    ls_dtype dtype;
+} ls_saved_spec;
+
+typedef struct ls_layer_kind ls_layer_kind;
+
+/* One layer of a graph. The graph fills the first part; infer() fills the second. */
+typedef struct ls_layer_node {
+    const ls_layer_kind *kind;
+    const char *name;
+    uint64_t key;           /* hash of the name: keys this layer's random numbers */
+    int n_in;
+    ls_shape in_shape[LS_LAYER_MAX_IN];
+    ls_dtype in_dtype[LS_LAYER_MAX_IN];
+    int64_t in_padding[LS_LAYER_MAX_IN];    /* columns at the end of the last extent that mean nothing; losses only */
+    uint64_t attributes[LS_LAYER_ATTRIBUTE_BYTES / 8];    /* the kind's own struct, copied by ls_layer_append */
+
+    ls_shape out_shape;
+    ls_dtype out_dtype;
+    int64_t out_padding;
+    int n_params;
+    ls_param_spec param[LS_LAYER_MAX_PARAMS];
+    int n_saved;
+    ls_saved_spec saved[LS_LAYER_MAX_SAVED];
+    unsigned saves;
+} ls_layer_node;
+
+/* The kind's own struct. */
+static inline const void *ls_layer_attributes(const ls_layer_node *node)
+{
+    return node->attributes;
+}
+
+/* One execution of one layer over one slot. Views not used in the direction have count 0. */
+typedef struct ls_layer_run {
+    const ls_layer_node *node;
+    ls_stream *stream;
+    ls_step_state *state;
+    ls_mode mode;
+    int64_t n_samples;          /* of the slot */
+    int64_t first_sample;       /* index in the global batch of the slot's first sample */
+    uint64_t seed;
+    float loss_seed;            /* 2^-k: what the loss's backward starts from, times state->loss_scale */
+    ls_slot_record *record;     /* of this slot, device memory */
+    ls_view in[LS_LAYER_MAX_IN], out, saved[LS_LAYER_MAX_SAVED], param[LS_LAYER_MAX_PARAMS];
+    /* backward only. A d_in of count 0 is not wanted. accumulate: 1 adds to what is there, 0 overwrites. */
+    ls_view d_out, d_in[LS_LAYER_MAX_IN], d_param[LS_LAYER_MAX_PARAMS];
+    int accumulate_in[LS_LAYER_MAX_IN], accumulate_param[LS_LAYER_MAX_PARAMS];
+} ls_layer_run;
+
+struct ls_layer_kind {
+    size_t struct_size;
+    const char *name;
+    /* Checks input shapes (messages name the layer and both shapes) and fills the second part of the node, all 0 until
+     * then. Pointers in the attributes hold during this call only. */
+    ls_status (*infer)(ls_layer_node *node);
+    ls_status (*forward)(const ls_layer_run *run);
+    ls_status (*backward)(const ls_layer_run *run);     /* NULL: the layer has no gradient */
+    bool adds_input_gradient;   /* backward honours accumulate_in = 1; otherwise the plan adds through a temporary */
+    bool passes_gradient;       /* each input's gradient is the output's, unchanged: the plan may share the memory */
+    bool identity_outside_training;     /* eval and infer plans leave the layer out */
+    /* In place: forward may write out over in[0]; backward may write d_in[0] over d_out, or over in[0]. */
+    bool out_over_in, d_in_over_d_out, d_in_over_in;
+    bool is_loss;               /* `out` holds the losses, for nobody to read in the graph; there is no d_out */
+};
+
+/* For infer(): adds a parameter called OWNER.SUFFIX, to be completed by the caller. NULL when there are too many or the
+ * name is too long; the failure is recorded. */
+ls_param_spec *ls_layer_add_param(ls_layer_node *node, const char *owner, const char *suffix, ls_shape shape,
+                                  ls_init init);
+
+/* Appends a layer: copies `attributes`, infers, keeps errors in the graph. Returns its output, none after an error. */
+ls_var ls_layer_append(ls_graph *graph, const ls_layer_kind *kind, const char *name, const ls_var *in, int n_in,
+                       const void *attributes, size_t attributes_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,12 @@
+/* The one header for training programs. backend.h, comm.h, layer.h and dataset.h are for those who extend the runtime. */
+#ifndef LS_LOCKSTEP_H
+#define LS_LOCKSTEP_H
+
+#include <lockstep/config.h>
+#include <lockstep/graph.h>
+#include <lockstep/layers.h>
+#include <lockstep/status.h>
+#include <lockstep/train.h>
+#include <lockstep/types.h>
+
+#endif

@@ -1,0 +1,57 @@
+/* Everything one step decides, in device memory: one struct per rank, equal bits on all ranks.
+ *
+ * The commit op alone writes it; optimizer, dropout and loss kernels read it (LS_STATE in ops.def). Whatever changes
+ * from step to step reaches a kernel through this struct and never by value, so that a captured step can be replayed. */
+#ifndef LS_STEP_STATE_H
+#define LS_STEP_STATE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_step_state {
+    int64_t attempted;    /* steps committed so far, skipped ones included; during step t it reads t - 1 */
+    int64_t applied;      /* steps that changed the weights */
+    int64_t in_a_row;     /* non-finite steps in a row, for loss_scale.give_up_after */
+    double beta1_power;   /* beta1 ^ (applied, this step included), as Adam's bias correction needs it */
+    double beta2_power;
+    double unscale;       /* gradient = accumulated sum * unscale; 2^k / (scale * counted targets) */
+    double grad_norm;     /* L2 norm of the unscaled gradient before clipping; non-finite on an overflow */
+    double loss;          /* mean over the counted targets of the global batch; NaN when there was none */
+    int64_t counted;      /* targets counted in the global batch */
+    float clip_factor;    /* 1 when the gradient was not clipped */
+    float learning_rate;  /* of this step */
+    float loss_scale;     /* the backward of the next step runs with it */
+    int32_t skip;         /* 1: the optimizer leaves weights, moments and counters untouched */
+} ls_step_state;
+
+/* Sums over one slot (micro-batch), written by the loss_sum op. All doubles, so that records travel in the scalar
+ * exchange as they are; the counts are whole numbers below 2^53. */
+typedef struct ls_slot_record {
+    double loss_sum;      /* over counted targets, in order */
+    double counted;       /* targets that are not ignored */
+    double hits;          /* counted targets whose largest logit (the first among equals) is the target's */
+    double runs;          /* executions of this slot in this step: 1, or a slot ran twice or never */
+} ls_slot_record;
+
+/* What one rank contributes to the scalar exchange begins with this; the commit op takes maxima over ranks. */
+enum { LS_EXCHANGE_HEADER = 8 };
+enum {
+    LS_EXCHANGE_STEP_SECONDS, LS_EXCHANGE_DATA_WAIT, LS_EXCHANGE_COMPUTE, LS_EXCHANGE_COMM, LS_EXCHANGE_COMM_EXPOSED
+};
+
+/* One entry of the ring in pinned memory that the commit op writes for the host: slot = attempted % LS_RESULT_RING. */
+enum { LS_RESULT_RING = 4 };
+typedef struct ls_step_result {
+    ls_step_state state;                        /* after this step */
+    double hits;                                /* over the global batch */
+    double header[LS_EXCHANGE_HEADER];          /* maxima over ranks; the times are those of the step before */
+    double runs_wrong;                          /* slots that did not run exactly once: 0 */
+} ls_step_result;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

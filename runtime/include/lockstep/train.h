@@ -1,0 +1,75 @@
+/* Training: the whole run, or one step at a time. */
+#ifndef LS_TRAIN_H
+#define LS_TRAIN_H
+
+#include <lockstep/config.h>
+#include <lockstep/dataset.h>
+#include <lockstep/graph.h>
+#include <lockstep/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One process of the job with its configuration, device and communication. */
+typedef struct ls_runtime ls_runtime;
+
+/* Collective. Starts MPI where it is built in, reads `argv` (CONFIG [--set section.key=value]...), opens the device and
+ * the transport. On failure all ranks return the same status, and the message has been printed. */
+LS_MUST_USE ls_status ls_runtime_open(int *argc, char ***argv, ls_runtime **out);
+/* Collective unless why != LS_OK was found by this rank alone inside a step, which ends the whole job at once.
+ * Prints the message of a failure, releases everything made from the runtime, returns the exit code for main(). */
+int ls_runtime_close(ls_runtime **runtime, ls_status why);
+const ls_config *ls_runtime_config(const ls_runtime *runtime);
+int ls_rank(const ls_runtime *runtime);
+int ls_world(const ls_runtime *runtime);
+
+/* Collective. Builds the model and opens the data that the configuration names, trains, evaluates, logs. */
+LS_MUST_USE ls_status ls_run(ls_runtime *runtime);
+
+/* What one completed step did. */
+typedef struct ls_step_info {
+    size_t struct_size;
+    int64_t step;               /* which step this describes, from 1; 0: none has completed yet */
+    int64_t applied;            /* steps that changed the weights, up to this one */
+    bool skipped;
+    double loss;                /* mean over the counted targets of the global batch; NaN when there was none */
+    double grad_norm;           /* before clipping */
+    double learning_rate;
+    double loss_scale;
+    double step_seconds, data_wait_seconds, compute_seconds, comm_seconds, comm_exposed_seconds;    /* this rank's */
+} ls_step_info;
+
+typedef struct ls_trainer ls_trainer;
+typedef struct ls_slot ls_slot;     /* one micro-batch of the step being queued */
+
+/* Schedule: learning rate of the step that would be the `applied`-th applied one (from 0). Called ahead of time, any
+ * number of times per value; must be a pure function. */
+typedef double (*ls_schedule_fn)(void *argument, int64_t applied);
+
+/* Collective. Borrows graph and data set; both must outlive the trainer. Binds the graph's input and targets to the data
+ * set and reports a mismatch with both shapes. */
+LS_MUST_USE ls_status ls_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
+                                        ls_trainer **out);
+void ls_trainer_destroy(ls_trainer **trainer);
+/* Replaces the schedule of the configuration. Before the first step. */
+void ls_trainer_set_schedule(ls_trainer *trainer, ls_schedule_fn schedule, void *argument);
+
+/* One step, on every rank:
+ *     ls_trainer_begin(t);
+ *     while (ls_trainer_next_slot(t, &slot)) { ls_trainer_forward(t, slot); ls_trainer_backward(t, slot); }
+ *     ls_trainer_end(t, &info);
+ * begin waits for the previous step, the only wait of the host; `info` describes the step that had completed then.
+ * A step that is replayed from a recording offers no slots. */
+LS_MUST_USE ls_status ls_trainer_begin(ls_trainer *trainer);
+bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out);
+LS_MUST_USE ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot);
+LS_MUST_USE ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot);
+LS_MUST_USE ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info);
+/* Waits for everything queued; `info` (may be NULL) describes the last step. Before evaluating or reading weights. */
+LS_MUST_USE ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

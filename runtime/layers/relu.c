@@ -1,0 +1,35 @@
+#include <lockstep/layers.h>
+
+#include "kernels/ops.h"
+#include "layers/elementwise.h"
+
+/* The output is above 0 exactly where the input is, and the next layer keeps it anyway: the input can go. */
+static ls_status infer(ls_layer_node *node)
+{
+    node->saves = LS_SAVES_OUT;
+    return lsi_elementwise_infer(node);
+}
+
+static ls_status forward(const ls_layer_run *run)
+{
+    return lsi_relu_fwd(run->stream, &(lsi_relu_fwd_args){.x = run->in[0], .y = run->out});
+}
+
+static ls_status backward(const ls_layer_run *run)
+{
+    return lsi_relu_bwd(run->stream, &(lsi_relu_bwd_args){.x = run->out, .dy = run->d_out, .dx = run->d_in[0]});
+}
+
+static const ls_layer_kind kind = {
+    .struct_size = sizeof(ls_layer_kind),
+    .name = "relu",
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .d_in_over_d_out = true,
+};
+
+ls_var ls_relu(ls_graph *graph, const char *name, ls_var x)
+{
+    return ls_layer_append(graph, &kind, name, &x, 1, NULL, 0);
+}

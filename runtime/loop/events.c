@@ -1,0 +1,171 @@
+#include "loop/events.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/version.h"
+
+static ls_status gather_devices(lsi_events *events, char **out, size_t width)
+{
+    const ls_runtime *rt = events->rt;
+    char mine[256] = {0};
+
+    snprintf(mine, sizeof mine, "%s: %s", rt->job->host, rt->backend->describe(rt->device));
+    LS_TRY(lsi_memory_alloc((size_t)rt->job->world * width, "device names", (void **)out));
+    return lsi_job_all_gather(rt->job, mine, width, *out);
+}
+
+static ls_status write_start(lsi_events *events, char *devices, size_t width)
+{
+    const ls_runtime *rt = events->rt;
+    int world = rt->job->world;
+    char hash[17];
+    int64_t *slots;
+    const char **names;
+
+    LS_TRY(lsi_memory_alloc((size_t)world * (sizeof *slots + sizeof *names), "start event", (void **)&slots));
+    names = (const char **)(void *)(slots + world);
+    for (int r = 0; r < world; r++) {
+        slots[r] = lsi_geometry_n_local(&rt->geometry, r);
+        names[r] = devices + (size_t)r * width;
+    }
+    lsi_config_hash(rt->loaded, hash);
+    lsi_jsonl_begin(events->jsonl, "start");
+    lsi_jsonl_string(events->jsonl, "version", lsi_version());
+    lsi_jsonl_string(events->jsonl, "git", lsi_version_git());
+    lsi_jsonl_int(events->jsonl, "world", world);
+    lsi_jsonl_string(events->jsonl, "backend", rt->backend->name);
+    lsi_jsonl_string(events->jsonl, "transport", rt->comm->transport->name);
+    lsi_jsonl_strings(events->jsonl, "device", names, world);
+    lsi_jsonl_string(events->jsonl, "fingerprint", rt->fingerprint);
+    lsi_jsonl_string(events->jsonl, "config_hash", hash);
+    lsi_jsonl_int(events->jsonl, "parameters", events->trainer->params->n_counted);
+    lsi_jsonl_int(events->jsonl, "lanes", rt->geometry.n_lanes);
+    lsi_jsonl_ints(events->jsonl, "slots_per_rank", slots, world);
+    lsi_memory_free(slots);
+    return lsi_jsonl_end(events->jsonl);
+}
+
+ls_status lsi_events_start(lsi_events *events)
+{
+    enum { WIDTH = 256 };
+    char *devices = NULL;
+    ls_status status = gather_devices(events, &devices, WIDTH);
+
+    if (status == LS_OK && events->jsonl != NULL) {
+        status = write_start(events, devices, WIDTH);
+    }
+    lsi_memory_free(devices);
+    return status;
+}
+
+static ls_status write_step(lsi_events *events, const double *seconds)
+{
+    const ls_config *config = events->rt->config;
+    const ls_step_state *state = &events->pending.state;
+    double samples = (double)state->attempted * (double)config->train.global_batch;
+    double rate = seconds[LS_EXCHANGE_STEP_SECONDS] > 0
+                      ? (double)config->train.global_batch / seconds[LS_EXCHANGE_STEP_SECONDS]
+                      : 0;
+    lsi_jsonl *j = events->jsonl;
+
+    memcpy(events->seconds, seconds, sizeof events->seconds);
+    events->has_pending = false;
+    events->n_written = state->attempted;
+    if (j == NULL) {
+        return LS_OK;
+    }
+    if (state->skip) {
+        lsi_jsonl_begin(j, "skip");
+        lsi_jsonl_int(j, "step", state->attempted);
+        lsi_jsonl_string(j, "reason", state->counted == 0 ? "no counted target" : "gradient or loss not finite");
+        lsi_jsonl_int(j, "in_a_row", state->in_a_row);
+        LS_TRY(lsi_jsonl_end(j));
+    }
+    lsi_jsonl_begin(j, "step");
+    lsi_jsonl_int(j, "step", state->attempted);
+    lsi_jsonl_int(j, "applied", state->applied);
+    lsi_jsonl_bool(j, "skipped", state->skip != 0);
+    lsi_jsonl_double(j, "epoch", samples / (double)events->trainer->data->n_samples);
+    lsi_jsonl_int(j, "samples", state->attempted * config->train.global_batch);
+    lsi_jsonl_double(j, "loss", state->loss);
+    lsi_jsonl_double(j, "grad_norm", state->grad_norm);
+    lsi_jsonl_float(j, "lr", state->learning_rate);
+    lsi_jsonl_float(j, "loss_scale", state->loss_scale);
+    lsi_jsonl_float(j, "step_seconds", (float)seconds[LS_EXCHANGE_STEP_SECONDS]);
+    lsi_jsonl_float(j, "data_wait_seconds", (float)seconds[LS_EXCHANGE_DATA_WAIT]);
+    lsi_jsonl_float(j, "compute_seconds", (float)seconds[LS_EXCHANGE_COMPUTE]);
+    lsi_jsonl_float(j, "comm_seconds", (float)seconds[LS_EXCHANGE_COMM]);
+    lsi_jsonl_float(j, "comm_exposed_seconds", (float)seconds[LS_EXCHANGE_COMM_EXPOSED]);
+    lsi_jsonl_float(j, "samples_per_second", (float)rate);
+    if (events->tokens) {
+        lsi_jsonl_float(j, "tokens_per_second", (float)(rate * (double)events->trainer->data->target_count));
+    }
+    return lsi_jsonl_end(j);
+}
+
+ls_status lsi_events_step(lsi_events *events)
+{
+    const ls_step_result *last = &events->trainer->last;
+
+    if (events->trainer->n_done == 0 || last->state.attempted <= events->n_written) {
+        return LS_OK;
+    }
+    if (events->has_pending && events->pending.state.attempted < last->state.attempted) {
+        LS_TRY(write_step(events, last->header));
+    }
+    events->pending = *last;
+    events->has_pending = true;
+    return LS_OK;
+}
+
+ls_status lsi_events_settle(lsi_events *events)
+{
+    const lsi_step_times *times = &events->trainer->times;
+    double seconds[LS_EXCHANGE_HEADER] = {0};
+
+    LS_TRY(lsi_events_step(events));
+    seconds[LS_EXCHANGE_STEP_SECONDS] = times->step;
+    seconds[LS_EXCHANGE_DATA_WAIT] = times->data_wait;
+    seconds[LS_EXCHANGE_COMPUTE] = times->compute;
+    seconds[LS_EXCHANGE_COMM] = times->comm;
+    seconds[LS_EXCHANGE_COMM_EXPOSED] = times->comm_exposed;
+    LS_TRY(lsi_job_max(events->rt->job, seconds, LS_EXCHANGE_HEADER));
+    return events->has_pending ? write_step(events, seconds) : LS_OK;
+}
+
+ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation, bool accuracy)
+{
+    if (events->jsonl == NULL) {
+        return LS_OK;
+    }
+    lsi_jsonl_begin(events->jsonl, "eval");
+    lsi_jsonl_int(events->jsonl, "step", step);
+    lsi_jsonl_double(events->jsonl, "loss", evaluation->loss);
+    if (accuracy) {
+        lsi_jsonl_double(events->jsonl, "accuracy", evaluation->accuracy);
+    }
+    lsi_jsonl_int(events->jsonl, "samples", evaluation->samples);
+    return lsi_jsonl_end(events->jsonl);
+}
+
+ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
+                          const lsi_evaluation *evaluation, bool accuracy)
+{
+    if (events->jsonl == NULL) {
+        return LS_OK;
+    }
+    lsi_jsonl_begin(events->jsonl, "done");
+    lsi_jsonl_int(events->jsonl, "step", events->n_written);
+    lsi_jsonl_string(events->jsonl, "reason", "finished");
+    lsi_jsonl_string(events->jsonl, "weights_hash", weights_hash);
+    lsi_jsonl_double(events->jsonl, "train_seconds", train_seconds);
+    if (evaluation != NULL) {
+        lsi_jsonl_double(events->jsonl, "loss", evaluation->loss);
+        if (accuracy) {
+            lsi_jsonl_double(events->jsonl, "accuracy", evaluation->accuracy);
+        }
+    }
+    return lsi_jsonl_end(events->jsonl);
+}

@@ -1,0 +1,30 @@
+/* The events of metrics.jsonl, and which step's line is due: the times of a step are maxima over ranks that arrive with
+ * the next step's exchange, so a line is written one step late, or when the run settles. */
+#ifndef LSI_LOOP_EVENTS_H
+#define LSI_LOOP_EVENTS_H
+
+#include "metrics/jsonl.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+typedef struct lsi_events {
+    ls_runtime *rt;
+    ls_trainer *trainer;
+    lsi_jsonl *jsonl;           /* rank 0; NULL elsewhere */
+    bool tokens;                /* samples are windows of text: rates in tokens too */
+    int64_t n_written;          /* step lines so far: steps 1 .. n_written */
+    ls_step_result pending;     /* of step n_written + 1, when `has_pending` */
+    bool has_pending;
+    double seconds[LS_EXCHANGE_HEADER];     /* times of the last step written */
+} lsi_events;
+
+LS_MUST_USE ls_status lsi_events_start(lsi_events *events);
+/* After every step: takes the newest result; writes the line that is complete with it. */
+LS_MUST_USE ls_status lsi_events_step(lsi_events *events);
+/* Collective, after lsi_trainer_settle: writes what is pending, with times agreed by the ranks. */
+LS_MUST_USE ls_status lsi_events_settle(lsi_events *events);
+LS_MUST_USE ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation, bool accuracy);
+LS_MUST_USE ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
+                                      const lsi_evaluation *evaluation, bool accuracy);
+
+#endif

@@ -1,0 +1,10 @@
+/* The output folder of a run. A used folder's output moves aside; nothing is overwritten or deleted. */
+#ifndef LSI_LOOP_OUTPUT_H
+#define LSI_LOOP_OUTPUT_H
+
+#include <lockstep/status.h>
+
+/* Rank 0. Makes `dir`; when an earlier run's metrics file is there, moves it into `dir`/previous-<n>/, n counting up. */
+LS_MUST_USE ls_status lsi_output_prepare(const char *dir, const char *metrics_path);
+
+#endif

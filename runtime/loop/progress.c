@@ -1,0 +1,51 @@
+#include "loop/progress.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/text.h"
+
+void lsi_progress_open(lsi_progress *progress, const ls_trainer *trainer, bool tokens)
+{
+    const ls_config *config = trainer->rt->config;
+
+    *progress = (lsi_progress){
+        .end_step = trainer->end_step,
+        .every = config->train.log_every,
+        .per_step = config->train.global_batch * (tokens ? trainer->data->target_count : 1),
+        .unit = tokens ? "tokens" : "samples",
+        .start_seconds = lsi_clock_seconds(),
+    };
+}
+
+void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
+{
+    lsi_text left = {0};
+
+    if (info->step <= progress->shown) {
+        return;
+    }
+    if (info->step > 2 && info->step_seconds > 0) {
+        progress->recent_seconds = progress->recent_seconds == 0
+                                       ? info->step_seconds
+                                       : 0.95 * progress->recent_seconds + 0.05 * info->step_seconds;
+    }
+    if (info->step % progress->every != 0 && info->step != 1 && info->step != progress->end_step) {
+        return;
+    }
+    progress->shown = info->step;
+    if (info->skipped) {
+        lsi_log_warn("step %lld skipped: gradient or loss not finite", (long long)info->step);
+    }
+    double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;
+    if (info->step < progress->end_step) {
+        lsi_text_append(&left, "  ");
+        lsi_number_append_seconds_human(&left, seconds * (double)(progress->end_step - info->step));
+        lsi_text_append(&left, " left");
+    }
+    lsi_log_progress("step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f %s/s%s", (long long)info->step,
+                     (long long)progress->end_step, info->loss, info->grad_norm, info->learning_rate,
+                     seconds > 0 ? (double)progress->per_step / seconds : 0, progress->unit,
+                     left.data != NULL ? left.data : "");
+    lsi_text_free(&left);
+}

@@ -1,0 +1,142 @@
+#include "loop/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "base/text.h"
+
+/* 124439808 -> "124,439,808" */
+static void append_grouped(lsi_text *text, int64_t n)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, n);
+
+    for (int i = 0; i < length; i++) {
+        lsi_text_append(text, "%s%c", i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-' ? "," : "", digits[i]);
+    }
+}
+
+static size_t total_bytes(const lsi_sizes *sizes)
+{
+    size_t total = 0;
+
+    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+        total += sizes->bytes[c];
+    }
+    return total;
+}
+
+/* One message per line. */
+static void show(lsi_text *text)
+{
+    char *rest = text->data, *line;
+
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        lsi_log_info("%s", line);
+    }
+}
+
+static void append_data(lsi_text *text, const ls_dataset *train, const ls_dataset *val)
+{
+    lsi_text_append(text, "data       %s, ", train->description);
+    append_grouped(text, train->n_samples);
+    lsi_text_append(text, " samples");
+    if (val != NULL) {
+        lsi_text_append(text, "; validation ");
+        append_grouped(text, val->n_samples);
+    }
+    lsi_text_append(text, "\n");
+}
+
+static void append_batch(lsi_text *text, const ls_runtime *rt, int64_t steps)
+{
+    const lsi_geometry *g = &rt->geometry;
+
+    lsi_text_append(text, "batch      ");
+    append_grouped(text, steps);
+    lsi_text_append(text, " steps of %lld samples: %lld slots of %lld in %d lanes\n", (long long)g->global_batch,
+                    (long long)g->n_slots, (long long)g->micro_batch, g->n_lanes);
+}
+
+void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const ls_dataset *val)
+{
+    const ls_runtime *rt = trainer->rt;
+    lsi_text text = {0};
+
+    lsi_text_append(&text, "model      %s, ", rt->config->model.kind);
+    append_grouped(&text, trainer->params->n_counted);
+    lsi_text_append(&text, " parameters, %s\n", rt->config->precision.compute);
+    append_data(&text, train, val);
+    append_batch(&text, rt, trainer->end_step);
+    lsi_text_append(&text, "processes  %d over %s, %d compute thread%s each, lanes per rank", rt->geometry.world,
+                    rt->comm->transport->name, rt->affinity.threads, rt->affinity.threads == 1 ? "" : "s");
+    for (int r = 0; r < rt->geometry.world && r < 16; r++) {
+        lsi_text_append(&text, " %d", rt->geometry.share[r].hi - rt->geometry.share[r].lo);
+    }
+    lsi_text_append(&text, "%s\nmemory     ", rt->geometry.world > 16 ? " ..." : "");
+    lsi_number_append_bytes_human(&text, (double)total_bytes(&trainer->sizes));
+    lsi_text_append(&text, " on rank 0: %d gradient cop%s, %d bucket%s\n", trainer->sizes.gradient_copies,
+                    trainer->sizes.gradient_copies == 1 ? "y" : "ies", trainer->sizes.n_buckets,
+                    trainer->sizes.n_buckets == 1 ? "" : "s");
+    lsi_text_append(&text, "device     %s", rt->backend->describe(rt->device));
+    if (lsi_text_status(&text) == LS_OK) {
+        show(&text);
+    }
+    lsi_text_free(&text);
+}
+
+/* Bytes, one line per rank, one column per class. */
+static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes *all)
+{
+    enum { WIDTH = 14 };
+
+    lsi_text_append(text, "\nbytes\nrank  lanes  slots  gradient copies");
+    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+        lsi_text_append(text, "  %*s", WIDTH, lsi_memory_class_text((lsi_memory_class)c));
+    }
+    lsi_text_append(text, "  %*s\n", WIDTH, "total");
+    for (int r = 0; r < rt->geometry.world; r++) {
+        const lsi_sizes *s = &all[r];
+
+        lsi_text_append(text, "%4d  %5d  %5lld  %15d", r, rt->geometry.share[r].hi - rt->geometry.share[r].lo,
+                        (long long)s->n_local, s->gradient_copies);
+        for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+            int width = (int)strlen(lsi_memory_class_text((lsi_memory_class)c));
+
+            lsi_text_append(text, "  %*zu", width > WIDTH ? width : WIDTH, s->bytes[c]);
+        }
+        lsi_text_append(text, "  %*zu%s", WIDTH, total_bytes(s), r + 1 < rt->geometry.world ? "\n" : "");
+    }
+}
+
+ls_status lsi_report_dry_run(ls_runtime *runtime, const lsi_param_table *params, const ls_dataset *train,
+                             const ls_dataset *val, const lsi_sizes *sizes)
+{
+    lsi_text text = {0};
+    lsi_sizes *all;
+
+    LS_TRY(lsi_memory_alloc((size_t)runtime->job->world * sizeof *all, "sizes of all ranks", (void **)&all));
+    ls_status status = lsi_job_all_gather(runtime->job, sizes, sizeof *sizes, all);
+    if (status == LS_OK) {
+        lsi_text_append(&text, "model      %s, ", runtime->config->model.kind);
+        append_grouped(&text, params->n_counted);
+        lsi_text_append(&text, " parameters in %d tensors, %lld elements with alignment to %d\n", params->n,
+                        (long long)params->n_elements, LSI_PARAM_ALIGN);
+        append_data(&text, train, val);
+        append_batch(&text, runtime, lsi_trainer_run_steps(runtime->config, train->n_samples));
+        lsi_text_append(&text, "buckets    %d of at most %lld elements, reduced over %s\n", sizes->n_buckets,
+                        (long long)sizes->largest_bucket, runtime->comm->transport->name);
+        append_memory(&text, runtime, all);
+        status = lsi_text_status(&text);
+    }
+    if (status == LS_OK) {
+        show(&text);
+    }
+    lsi_text_free(&text);
+    lsi_memory_free(all);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* Buckets: runs of whole blocks of the flat parameter index, reduced together, in the order in which gradients become
+ * ready, which is from the end of the index to its beginning. */
+#ifndef LSI_TRAIN_BUCKET_H
+#define LSI_TRAIN_BUCKET_H
+
+#include <lockstep/comm.h>
+
+typedef struct lsi_bucket {
+    int64_t first, count;       /* elements of the flat index */
+    int64_t owned_first, owned_count;       /* this rank's chunk, of the flat index; may be empty */
+    ls_collective *reduce;
+} lsi_bucket;
+
+/* Number of buckets of at most `bytes` (at least one block) over n elements. */
+int lsi_bucket_number(int64_t n, int64_t bytes);
+/* Elements of bucket i. */
+void lsi_bucket_range(int64_t n, int64_t bytes, int i, int64_t *first, int64_t *count);
+
+#endif

@@ -1,0 +1,240 @@
+#include "train/runtime.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/registry.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/version.h"
+#include "comm/registry.h"
+#include "config/command_line.h"
+#include "kernels/ops.h"
+
+ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine)
+{
+    ls_status status = lsi_job_agree(runtime->job, mine);
+
+    if (status != LS_OK) {
+        runtime->agreed = true;
+    }
+    return status;
+}
+
+void lsi_runtime_abort(void *runtime, ls_status why)
+{
+    lsi_job_abort(((ls_runtime *)runtime)->job, why);
+}
+
+ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **config)
+{
+    lsi_text text = {0};
+    char *copy = NULL;
+
+    if (job->rank == 0 && mine == LS_OK) {
+        lsi_config_print(*config, &text);
+        mine = lsi_text_status(&text);
+        if (mine == LS_OK) {
+            mine = lsi_memory_strdup(text.data, &copy);
+        }
+    }
+    lsi_text_free(&text);
+    ls_status status = lsi_job_agree(job, mine);
+    if (status == LS_OK) {
+        status = lsi_job_broadcast_text(job, &copy, 0);
+    }
+    if (status == LS_OK) {
+        /* Rank 0 keeps what it resolved (with the origins); the text reads back to the same values. */
+        status = lsi_job_agree(job, job->rank == 0 ? LS_OK : lsi_config_parse(copy, config));
+    }
+    lsi_memory_free(copy);
+    return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static ls_status open_device(ls_runtime *rt, const char *isa)
+{
+    ls_device_options options = {
+        .struct_size = sizeof options,
+        .n_threads = rt->affinity.threads,
+        .isa = isa,
+    };
+
+    LS_TRY(lsi_backend_find(rt->config->device.backend, &rt->backend));
+    return rt->backend->open(&options, &rt->device);
+}
+
+enum { VARIANT_BYTES = 32 };
+
+/* Lowest kernel variant over all ranks: names of one family sort by level. */
+static ls_status common_variant(ls_runtime *rt, char out[VARIANT_BYTES])
+{
+    char mine[VARIANT_BYTES] = {0}, *all;
+
+    snprintf(mine, sizeof mine, "%s", rt->backend->variant(rt->device));
+    LS_TRY(lsi_memory_alloc((size_t)rt->job->world * VARIANT_BYTES, "kernel variants", (void **)&all));
+    ls_status status = lsi_job_all_gather(rt->job, mine, VARIANT_BYTES, all);
+    memcpy(out, mine, VARIANT_BYTES);
+    for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
+        if (strcmp(all + r * VARIANT_BYTES, out) < 0) {
+            memcpy(out, all + r * VARIANT_BYTES, VARIANT_BYTES);
+        }
+    }
+    lsi_memory_free(all);
+    return status;
+}
+
+/* Equal bits are promised only between equal fingerprints, so the ranks of one job must share it. */
+static ls_status agree_on_fingerprint(ls_runtime *rt)
+{
+    enum { BYTES = sizeof rt->fingerprint };
+    char *all;
+
+    snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; lanes %d, block %d", lsi_version(), lsi_version_git(),
+             lsi_version_compiler(), rt->backend->describe(rt->device), rt->geometry.n_lanes, LSI_BLOCK);
+    LS_TRY(lsi_memory_alloc((size_t)rt->job->world * BYTES, "fingerprints", (void **)&all));
+    ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
+    for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
+        if (strncmp(all + (size_t)r * BYTES, rt->fingerprint, BYTES) != 0) {
+            status = LS_FAIL(LS_ERR_DEVICE, "this rank and rank %d would not give the same bits: '%s' against '%.*s'", r,
+                             rt->fingerprint, BYTES, all + (size_t)r * BYTES);
+        }
+    }
+    lsi_memory_free(all);
+    return status;
+}
+
+static ls_status open_comm(ls_runtime *rt)
+{
+    lsi_comm_options options = {
+        .transport = rt->config->comm.transport,
+        .job = rt->job,
+        .device = rt->device,
+        .account = &rt->account,
+        .n_lanes = rt->geometry.n_lanes,
+        .share = rt->geometry.share,
+        .timeout_seconds = rt->config->comm.timeout,
+        .on_failure = lsi_runtime_abort,
+        .failure_argument = rt,
+    };
+
+    return lsi_comm_open(&options, &rt->comm);
+}
+
+static ls_status open_all(ls_runtime *rt)
+{
+    char variant[VARIANT_BYTES];
+    lsi_text warning = {0};
+
+    LS_TRY(lsi_runtime_agree(rt, lsi_geometry_make(rt->config, rt->job, &rt->geometry)));
+    LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
+    if (rt->config->device.threads == 0) {
+        lsi_affinity_warning(&rt->affinity, &warning);
+        if (warning.length > 0 && rt->job->rank == 0) {
+            lsi_log_warn("%s", warning.data);
+        }
+        lsi_text_free(&warning);
+    }
+    LS_TRY(lsi_runtime_agree(rt, open_device(rt, NULL)));
+    LS_TRY(lsi_runtime_agree(rt, common_variant(rt, variant)));
+    if (strcmp(variant, rt->backend->variant(rt->device)) != 0) {
+        rt->backend->close(rt->device);
+        rt->device = NULL;
+    }
+    LS_TRY(lsi_runtime_agree(rt, rt->device == NULL ? open_device(rt, variant) : LS_OK));
+    LS_TRY(lsi_runtime_agree(rt, agree_on_fingerprint(rt)));
+    rt->account.poison = rt->config->device.poison;
+    return lsi_runtime_agree(rt, open_comm(rt));
+}
+
+ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    ls_runtime *rt;
+
+    ls_status status = lsi_job_agree(job, lsi_memory_alloc(sizeof *rt, "runtime", (void **)&rt));
+    if (status != LS_OK) {
+        lsi_config_destroy(&config);
+        lsi_job_close(&job);
+        return status;
+    }
+    rt->job = job;
+    rt->loaded = config;
+    rt->config = lsi_config_values(config);
+    for (int level = 0; level < 4; level++) {
+        if (strcmp(rt->config->log.level, levels[level]) == 0) {
+            lsi_log_set_level((lsi_log_level)level);
+        }
+    }
+    status = open_all(rt);
+    if (status != LS_OK) {
+        (void)ls_runtime_close(&rt, status);
+        return status;
+    }
+    *out = rt;
+    return LS_OK;
+}
+
+ls_status ls_runtime_open(int *argc, char ***argv, ls_runtime **out)
+{
+    lsi_job *job;
+    lsi_config *config = NULL;
+    lsi_command command = {0};
+    ls_status status = LS_OK;
+
+    LS_TRY(lsi_job_open("lockstep", argc, argv, &job));
+    if (job->rank == 0) {
+        status = lsi_command_parse(*argc, *argv, &command);
+        if (status == LS_OK) {
+            status = lsi_config_load(command.config_path, command.sets, command.n_sets, &config);
+        }
+        lsi_command_free(&command);
+    }
+    status = lsi_runtime_share_config(job, status, &config);
+    if (status != LS_OK) {
+        lsi_config_destroy(&config);
+        lsi_job_close(&job);
+        return status;
+    }
+    return lsi_runtime_open(job, config, out);
+}
+
+int ls_runtime_close(ls_runtime **runtime, ls_status why)
+{
+    ls_runtime *rt = *runtime;
+
+    if (rt == NULL) {
+        return ls_status_exit_code(why);
+    }
+    if (why != LS_OK && !rt->agreed) {
+        lsi_job_abort(rt->job, why);
+    }
+    if (rt->comm != NULL) {
+        rt->comm->transport->close(rt->comm);
+    }
+    if (rt->device != NULL) {
+        rt->backend->close(rt->device);
+    }
+    lsi_geometry_free(&rt->geometry);
+    lsi_config_destroy(&rt->loaded);
+    lsi_job_close(&rt->job);
+    lsi_memory_free(rt);
+    *runtime = NULL;
+    return ls_status_exit_code(why);
+}
+
+const ls_config *ls_runtime_config(const ls_runtime *runtime)
+{
+    return runtime->config;
+}
+
+int ls_rank(const ls_runtime *runtime)
+{
+    return runtime->job->rank;
+}
+
+int ls_world(const ls_runtime *runtime)
+{
+    return runtime->job->world;
+}

@@ -1,0 +1,38 @@
+/* One process of the job: what every part of training is handed. */
+#ifndef LSI_TRAIN_RUNTIME_H
+#define LSI_TRAIN_RUNTIME_H
+
+#include "backend/buffer.h"
+#include "config/config.h"
+#include "device/affinity.h"
+#include "job/job.h"
+#include "train/geometry.h"
+#include <lockstep/comm.h>
+#include <lockstep/train.h>
+
+struct ls_runtime {
+    lsi_job *job;
+    lsi_config *loaded;             /* owns the values below */
+    const ls_config *config;
+    lsi_affinity affinity;
+    const ls_backend *backend;
+    ls_device *device;
+    lsi_memory_account account;
+    lsi_geometry geometry;
+    ls_comm *comm;
+    char fingerprint[512];          /* equal on all ranks: results are comparable only where this text is equal */
+    bool agreed;                    /* the failure under way is known to all ranks and has been printed */
+};
+
+/* Collective. Opens the runtime on an existing job and a configuration; takes both, also on failure. */
+LS_MUST_USE ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out);
+/* lsi_job_agree, remembering that a failure has been printed. */
+LS_MUST_USE ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine);
+/* For helper threads: ends the job because of this thread's failure. */
+void lsi_runtime_abort(void *runtime, ls_status why);
+
+/* Collective. Rank 0 resolves the configuration (status of that in `mine`), the others receive it. `config` is an output
+ * on the others, an input on rank 0. */
+LS_MUST_USE ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **config);
+
+#endif

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Sets up, builds and runs the tests.
+#   scripts/test.sh           everything
+#   scripts/test.sh --quick   under two minutes: without tests labelled slow
+#   scripts/test.sh --full    also the long products and repetitions (label full)
+# BUILD=folder and PRESET=release|asan|tsan|single choose another build; further arguments go to ctest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+exclude=(-LE full)
+case "${1:-}" in
+    --quick) exclude=(-LE "full|slow"); shift ;;
+    --full) exclude=(); shift ;;
+esac
+
+scripts/setup.sh
+preset=${PRESET:-release}
+build=${BUILD:-build$([ "$preset" = release ] || echo "-$preset")}
+cmake --preset "$preset" -B "$build" -G Ninja >/dev/null
+cmake --build "$build"
+ctest --test-dir "$build" --output-on-failure "${exclude[@]}" "$@"

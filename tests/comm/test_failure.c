@@ -1,0 +1,208 @@
+/* RUN: timeout=60 */
+/* A peer that is dead, stopped or late. The test starts jobs of itself under mpirun: the jobs are not this process,
+ * whose own end they would otherwise be. */
+#include "support/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/registry.h"
+#include "base/clock.h"
+#include "comm/registry.h"
+
+enum { WORLD = 3, LANES = 8, N = 16384, ODD_RANK = 1 };
+
+/* ---- a rank of the job ------------------------------------------------------------------------------------------- */
+
+static lsi_job *job;
+
+_Noreturn static void give_up(void *argument, ls_status status)
+{
+    (void)argument;
+    lsi_job_abort(job, status);
+}
+
+static ls_status prepare(ls_comm *comm, const char *kind, const lsi_span *share, ls_collective **out)
+{
+    static float data[LSI_TREE_MAX_ROOTS][N], all[WORLD * N];
+
+    if (strcmp(kind, "exchange") == 0) {
+        return comm->transport->prepare_exchange(comm, data, all, N, out);
+    }
+    if (strcmp(kind, "broadcast") == 0) {
+        return comm->transport->prepare_broadcast(comm, data, N, ODD_RANK, out);
+    }
+    lsi_span roots[LSI_TREE_MAX_ROOTS];
+    ls_partial partials[LSI_TREE_MAX_ROOTS];
+    int n = lsi_tree_roots(LANES, share[comm->rank].lo, share[comm->rank].hi, roots);
+    for (int i = 0; i < n; i++) {
+        partials[i] = (ls_partial){roots[i].lo, roots[i].hi, data[i]};
+    }
+    return comm->transport->prepare_reduce(comm, partials, n, N, all, true, out);
+}
+
+/* Some collectives go well; before the last one the odd rank does what `how` says. */
+static ls_status run_rank(const char *how, const char *kind, ls_device *device)
+{
+    lsi_memory_account account = {.poison = false};
+    lsi_span share[WORLD];
+    ls_collective *collective;
+    ls_stream *stream;
+    ls_comm *comm;
+
+    LS_TRY(device->backend->stream_create(device, "comm", 1, &stream));
+    LS_TRY(lsi_shares(LANES, job->world, job->node, share));
+    LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = "mpi", .job = job, .device = device, .account = &account,
+                                             .n_lanes = LANES, .share = share, .timeout_seconds = 1.5,
+                                             .on_failure = give_up}, &comm));
+    LS_TRY(prepare(comm, kind, share, &collective));
+    for (int i = 0; i < 3; i++) {
+        if (i == 2 && job->rank == ODD_RANK) {
+            if (strcmp(how, "late") == 0) {
+                usleep(500000);
+            } else {
+                raise(strcmp(how, "stopped") == 0 ? SIGSTOP : SIGKILL);
+            }
+        }
+        LS_TRY(comm->transport->launch(collective, stream));
+        LS_TRY(device->backend->stream_sync(stream));
+    }
+    comm->transport->close(comm);
+    device->backend->stream_destroy(stream);
+    return LS_OK;
+}
+
+static int rank_main(int argc, char **argv)
+{
+    const char *how = argv[1], *kind = argv[2];
+    const ls_backend *backend;
+    ls_device *device;
+
+    if (lsi_job_open("test_failure", &argc, &argv, &job) != LS_OK) {
+        return 1;
+    }
+    ls_status status = lsi_backend_find("cpu", &backend);
+    if (status == LS_OK) {
+        status = backend->open(&(ls_device_options){.struct_size = sizeof(ls_device_options), .n_threads = 1}, &device);
+    }
+    if (status == LS_OK) {
+        status = run_rank(how, kind, device);
+        backend->close(device);
+    }
+    if (status != LS_OK) {
+        lsi_job_abort(job, status);
+    }
+    lsi_job_close(&job);
+    return 0;
+}
+
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ending {
+    char output[16384];
+    int exit_code;
+    double seconds;
+} ending;
+
+static void run_job(const char *mpirun_options, const char *how, const char *kind, ending *out)
+{
+    char self[512], command[1024];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    double start = lsi_clock_seconds();
+
+    assert_true(length > 0);
+    self[length] = '\0';
+    snprintf(command, sizeof command, "timeout -k 1 30 mpirun --bind-to none %s -np %d %s %s %s 2>&1", mpirun_options,
+             WORLD, self, how, kind);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(out->output, 1, sizeof out->output - 1, pipe);
+    out->output[n] = '\0';
+    int status = pclose(pipe);
+    out->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    out->seconds = lsi_clock_seconds() - start;
+}
+
+static void check_named(const ending *e, const char *part)
+{
+    if (strstr(e->output, part) == NULL) {
+        fail_msg("exit code %d after %.1f s; '%s' is not in:\n%s", e->exit_code, e->seconds, part, e->output);
+    }
+}
+
+static void test_stopped_peer(void **state)
+{
+    static const struct {
+        const char *kind, *doing;
+    } cases[] = {
+        {"reduction", "adding partial sums (reduction of 65536 bytes"},
+        {"exchange", "exchanging (exchange of 16384 bytes"},
+        {"broadcast", "receiving a broadcast (broadcast of 16384 bytes"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ending e;
+
+        run_job("", "stopped", cases[i].kind, &e);
+        check_named(&e, "has waited 1.5 s for rank 1 while");
+        check_named(&e, cases[i].doing);
+        assert_int_equal(e.exit_code, ls_status_exit_code(LS_ERR_TIMEOUT));
+        assert_true(e.seconds < 15);
+    }
+}
+
+static void test_killed_peer(void **state)
+{
+    ending e;
+
+    (void)state;
+    run_job("", "killed", "reduction", &e);
+    assert_int_not_equal(e.exit_code, 0);
+    assert_int_not_equal(e.exit_code, 124);     /* timeout's: it had to be ended */
+    assert_true(e.seconds < 15);
+}
+
+/* mpirun would end the job; told not to, the survivors find out by themselves. */
+static void test_killed_peer_is_noticed(void **state)
+{
+    ending e;
+
+    (void)state;
+    run_job("--enable-recovery", "killed", "reduction", &e);
+    check_named(&e, "has waited 1.5 s for rank 1 while adding partial sums");
+    assert_true(e.seconds < 15);
+}
+
+static void test_late_peer_is_waited_for(void **state)
+{
+    ending e;
+
+    (void)state;
+    run_job("", "late", "reduction", &e);
+    assert_string_equal(e.output, "");
+    assert_int_equal(e.exit_code, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stopped_peer),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_peer_is_noticed),
+        cmocka_unit_test(test_late_peer_is_waited_for),
+    };
+
+    if (argc == 3) {
+        return rank_main(argc, argv);
+    }
+#ifndef LOCKSTEP_HAVE_MPI
+    puts("skipped: this build has no MPI");
+    return 0;
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,489 @@
+/* RUN: np=1,2,3,4,8 timeout=120 */
+/* Reductions against the literal recursive sum, bit for bit, with pretended nodes, in place and not, captured and not;
+ * exchange and broadcast. With one process both transports. */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/registry.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "comm/registry.h"
+#include "kernels/ops.h"
+
+enum { MAX_WORLD = 8, N_MAX = 9 * LSI_BLOCK + 123, SMALL_PIECE = 65536, N_MAPS = 4 };
+
+static lsi_job *job;
+static ls_device *device;
+static ls_stream *stream;
+
+/* One opened comm, on the real job or on one with pretended nodes. */
+typedef struct setting {
+    lsi_job job;
+    int node[MAX_WORLD];
+    lsi_span share[MAX_WORLD];
+    lsi_memory_account account;
+    lsi_comm_options options;
+    ls_comm *comm;
+    int n_roots;
+    lsi_span root[LSI_TREE_MAX_ROOTS];
+    float *partial[LSI_TREE_MAX_ROOTS];
+    float *fresh[LSI_TREE_MAX_ROOTS];       /* what the partials are before a reduction: it may overwrite one */
+    float *out;
+} setting;
+
+static bool has_mpi(void)
+{
+    return job->communicator != NULL;
+}
+
+_Noreturn static void give_up(void *argument, ls_status status)
+{
+    (void)argument;
+    lsi_job_abort(job, status);
+}
+
+/* ---- data -------------------------------------------------------------------------------------------------------- */
+
+/* Magnitudes 2^-24 .. 2^24, both signs, and signed zeros (in some places all lanes hold -0). */
+static float value(int lane, int64_t i, int salt)
+{
+    lsi_random4 r = lsi_random_philox(11, (uint32_t)lane, (uint32_t)i, (uint32_t)salt, 0);
+    uint32_t bits = (r.v[0] & 0x807fffffu) | (103 + r.v[1] % 49) << 23;
+    float f;
+
+    if (i % 7 == 3) {
+        bits = i % 14 == 3 ? 0x80000000u : r.v[0] & 0x80000000u;
+    }
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* The definition. `room` holds n elements for each level of the tree below. */
+static void literal_sum(int lo, int hi, int64_t n, int salt, float *out, float *room)
+{
+    int half = 1;
+
+    if (hi - lo == 1) {
+        for (int64_t i = 0; i < n; i++) {
+            out[i] = value(lo, i, salt);
+        }
+        return;
+    }
+    while (half * 2 < hi - lo) {
+        half *= 2;
+    }
+    literal_sum(lo, lo + half, n, salt, out, room + n);
+    literal_sum(lo + half, hi, n, salt, room, room + n);
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = out[i] + room[i];
+    }
+}
+
+static void make_sum(int lo, int hi, int64_t n, int salt, float *out)
+{
+    float *room = malloc(((size_t)n + 1) * 8 * sizeof *room);
+
+    assert_non_null(room);
+    literal_sum(lo, hi, n, salt, out, room);
+    free(room);
+}
+
+/* ---- setting ----------------------------------------------------------------------------------------------------- */
+
+static void make_nodes(int map, int world, int *node)
+{
+    for (int r = 0; r < world; r++) {
+        node[r] = map == 0 ? 0 : map == 1 ? r / 2 : map == 2 ? r % 2 : r != 0;
+    }
+}
+
+static void open_comm(setting *s, const char *transport, int lanes, int map, size_t piece_bytes)
+{
+    memset(s, 0, sizeof *s);
+    make_nodes(map, job->world, s->node);
+    s->job = *job;
+    s->job.node = s->node;
+    CHECK_OK(lsi_shares(lanes, job->world, s->node, s->share));
+    s->options = (lsi_comm_options){
+        .transport = transport,
+        .job = &s->job,
+        .device = device,
+        .account = &s->account,
+        .n_lanes = lanes,
+        .share = s->share,
+        .timeout_seconds = 60,
+        .on_failure = give_up,
+        .piece_bytes = piece_bytes,
+    };
+    CHECK_OK(lsi_comm_open(&s->options, &s->comm));
+    assert_int_equal(s->comm->rank, job->rank);
+    assert_int_equal(s->comm->world, job->world);
+    s->n_roots = lsi_tree_roots(lanes, s->share[job->rank].lo, s->share[job->rank].hi, s->root);
+    for (int i = 0; i <= s->n_roots; i++) {
+        float **memory = i < s->n_roots ? &s->partial[i] : &s->out;
+
+        CHECK_OK(s->comm->transport->alloc(s->comm, N_MAX * sizeof(float), (void **)memory));
+    }
+    for (int i = 0; i < s->n_roots; i++) {
+        s->fresh[i] = malloc(N_MAX * sizeof(float));
+        assert_non_null(s->fresh[i]);
+    }
+}
+
+static void close_comm(setting *s)
+{
+    for (int i = 0; i <= s->n_roots; i++) {
+        s->comm->transport->release(s->comm, N_MAX * sizeof(float), i < s->n_roots ? s->partial[i] : s->out);
+        free(s->fresh[i]);
+    }
+    s->comm->transport->close(s->comm);
+    assert_int_equal(s->account.live_total, 0);
+}
+
+static ls_collective *prepare(setting *s, int64_t at, int64_t n, bool in_place, bool gather)
+{
+    ls_partial partials[LSI_TREE_MAX_ROOTS];
+    ls_collective *collective;
+
+    for (int i = 0; i < s->n_roots; i++) {
+        partials[i] = (ls_partial){s->root[i].lo, s->root[i].hi, s->partial[i] + at};
+    }
+    CHECK_OK(s->comm->transport->prepare_reduce(s->comm, partials, s->n_roots, n,
+                                                (in_place && s->n_roots > 0 ? s->partial[0] : s->out) + at, gather,
+                                                &collective));
+    return collective;
+}
+
+static void make_partials(setting *s, int64_t n, int salt)
+{
+    for (int i = 0; i < s->n_roots; i++) {
+        make_sum(s->root[i].lo, s->root[i].hi, n, salt, s->fresh[i]);
+    }
+}
+
+static void fill_partials(setting *s, int64_t n)
+{
+    memset(s->out, 0xff, (size_t)n * sizeof(float));
+    for (int i = 0; i < s->n_roots; i++) {
+        memcpy(s->partial[i], s->fresh[i], (size_t)n * sizeof(float));
+    }
+}
+
+static void check_total(const setting *s, int64_t at, int64_t n, bool in_place, bool gather, const float *want)
+{
+    const float *out = in_place && s->n_roots > 0 ? s->partial[0] : s->out;
+    int64_t start = 0, count = n;
+
+    if (!gather) {
+        s->comm->transport->chunk(s->comm, n, job->rank, &start, &count);
+    }
+    if (memcmp(out + at + start, want + at + start, (size_t)count * sizeof(float)) != 0) {
+        for (int64_t i = at + start; i < at + start + count; i++) {
+            if (memcmp(&out[i], &want[i], sizeof(float)) != 0) {
+                fail_msg("rank %d, %d lanes, element %lld of %lld: %a instead of %a", job->rank, s->comm->n_lanes,
+                         (long long)i, (long long)n, (double)out[i], (double)want[i]);
+            }
+        }
+    }
+}
+
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
+
+static void run_reductions(const char *transport, int lanes, int map, size_t piece_bytes)
+{
+    static const int64_t sizes[] = {1, 1000, LSI_BLOCK, 3 * LSI_BLOCK + 5, N_MAX};
+    static float want[N_MAX];
+    setting s;
+
+    open_comm(&s, transport, lanes, map, piece_bytes);
+    make_sum(0, lanes, N_MAX, 0, want);
+    make_partials(&s, N_MAX, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int kind = 0; kind < 4; kind++) {
+            bool in_place = kind % 2 != 0, gather = kind >= 2;
+            ls_collective *collective = prepare(&s, 0, sizes[i], in_place, gather);
+
+            fill_partials(&s, sizes[i]);
+            CHECK_OK(s.comm->transport->launch(collective, stream));
+            CHECK_OK(device->backend->stream_sync(stream));
+            check_total(&s, 0, sizes[i], in_place, gather, want);
+        }
+    }
+    assert_int_equal(s.account.live[LSI_MEMORY_COMM], lsi_comm_staging_bytes(&s.options, N_MAX));
+    close_comm(&s);
+}
+
+static void test_one_piece(void **state)
+{
+    static const int lanes[] = {1, 2, 3, 5, 8, 12, 13, 16, 37};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
+        run_reductions("auto", lanes[i], 0, 0);
+    }
+}
+
+static void test_many_pieces_and_nodes(void **state)
+{
+    static const int lanes[] = {1, 3, 8, 13};
+
+    (void)state;
+    if (!has_mpi()) {
+        return;
+    }
+    for (int map = 0; map < N_MAPS; map++) {
+        for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
+            run_reductions("mpi", lanes[i], map, SMALL_PIECE / (i % 2 + 1));
+        }
+    }
+}
+
+/* Three buckets with odd tails queued behind each other, in place, then the same recorded once and replayed. */
+static void test_captured_steps(void **state)
+{
+    static const int64_t cut[] = {0, 4 * LSI_BLOCK, 8 * LSI_BLOCK, N_MAX};
+    static float want[N_MAX];
+    ls_collective *bucket[3];
+    ls_recording *recording;
+    setting s;
+
+    (void)state;
+    open_comm(&s, "auto", 12, 1, SMALL_PIECE);
+    for (int b = 0; b < 3; b++) {
+        bucket[b] = prepare(&s, cut[b], cut[b + 1] - cut[b], true, true);
+    }
+    CHECK_OK(device->backend->capture_begin(stream));
+    for (int b = 0; b < 3; b++) {
+        CHECK_OK(s.comm->transport->launch(bucket[b], stream));
+    }
+    CHECK_OK(device->backend->capture_end(stream, &recording));
+    for (int step = 0; step < 4; step++) {
+        make_sum(0, 12, N_MAX, step, want);
+        make_partials(&s, N_MAX, step);
+        fill_partials(&s, N_MAX);
+        if (step == 0) {
+            for (int b = 0; b < 3; b++) {
+                CHECK_OK(s.comm->transport->launch(bucket[b], stream));
+            }
+        } else {
+            CHECK_OK(device->backend->replay(recording));
+        }
+        CHECK_OK(device->backend->stream_sync(stream));
+        check_total(&s, 0, N_MAX, true, true, want);
+    }
+    device->backend->recording_destroy(recording);
+    close_comm(&s);
+}
+
+/* The test can fail: what the ranks hold, added up rank by rank, has other bits. */
+static void test_plain_sum_differs(void **state)
+{
+    enum { N = 4096 };
+    static float mine[N], all[MAX_WORLD * N], want[N], lane[N];
+    lsi_span share[MAX_WORLD];
+
+    (void)state;
+    CHECK_OK(lsi_shares(12, job->world, job->node, share));
+    for (int l = share[job->rank].lo; l < share[job->rank].hi; l++) {
+        make_sum(l, l + 1, N, 0, lane);
+        for (int i = 0; i < N; i++) {
+            mine[i] += lane[i];
+        }
+    }
+    CHECK_OK(lsi_job_all_gather(job, mine, sizeof mine, all));
+    for (int r = 1; r < job->world; r++) {
+        for (int i = 0; i < N; i++) {
+            all[i] += all[r * N + i];
+        }
+    }
+    make_sum(0, 12, N, 0, want);
+    assert_memory_not_equal(all, want, sizeof want);
+}
+
+static void test_wrong_partials_are_refused(void **state)
+{
+    setting s;
+    ls_collective *collective;
+    ls_partial partial = {0, 1, NULL};
+
+    (void)state;
+    open_comm(&s, "auto", 64, 0, 0);
+    CHECK_FAILS(s.comm->transport->prepare_reduce(s.comm, &partial, 2, 1, s.out, true, &collective), LS_ERR_INTERNAL,
+                NULL);
+    CHECK_FAILS(s.comm->transport->prepare_reduce(s.comm, &partial, s.n_roots, 1, s.out, true, &collective),
+                LS_ERR_INTERNAL, NULL);
+    close_comm(&s);
+}
+
+/* ---- exchange, broadcast ----------------------------------------------------------------------------------------- */
+
+static unsigned char byte_of(int rank, size_t i)
+{
+    return (unsigned char)(rank * 37 + (int)(i % 251) + 1);
+}
+
+static void test_exchange(void **state)
+{
+    static const size_t sizes[] = {1, 8, 1000, 100003};
+    static unsigned char mine[100003], all[MAX_WORLD * 100003];
+    setting s;
+
+    (void)state;
+    open_comm(&s, "auto", 16, 0, 0);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            size_t bytes = sizes[k];
+            unsigned char *from = in_place ? all + (size_t)job->rank * bytes : mine;
+            ls_collective *collective;
+
+            memset(all, 0, sizeof all);
+            for (size_t i = 0; i < bytes; i++) {
+                from[i] = byte_of(job->rank, i);
+            }
+            CHECK_OK(s.comm->transport->prepare_exchange(s.comm, from, all, bytes, &collective));
+            CHECK_OK(s.comm->transport->launch(collective, stream));
+            CHECK_OK(device->backend->stream_sync(stream));
+            for (int r = 0; r < job->world; r++) {
+                for (size_t i = 0; i < bytes; i++) {
+                    assert_int_equal(all[(size_t)r * bytes + i], byte_of(r, i));
+                }
+            }
+        }
+    }
+    close_comm(&s);
+}
+
+static void test_broadcast(void **state)
+{
+    static const size_t sizes[] = {0, 1, SMALL_PIECE, 5 * SMALL_PIECE + 3};
+    static unsigned char data[5 * SMALL_PIECE + 3];
+    setting s;
+
+    (void)state;
+    open_comm(&s, "auto", 16, 0, SMALL_PIECE);
+    for (int root = 0; root < job->world; root++) {
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            ls_collective *collective;
+
+            for (size_t i = 0; i < sizes[k]; i++) {
+                data[i] = job->rank == root ? byte_of(root, i) : 0;
+            }
+            CHECK_OK(s.comm->transport->prepare_broadcast(s.comm, data, sizes[k], root, &collective));
+            CHECK_OK(s.comm->transport->launch(collective, stream));
+            CHECK_OK(device->backend->stream_sync(stream));
+            for (size_t i = 0; i < sizes[k]; i++) {
+                assert_int_equal(data[i], byte_of(root, i));
+            }
+        }
+    }
+    close_comm(&s);
+}
+
+/* ---- choosing, ending -------------------------------------------------------------------------------------------- */
+
+static void test_choices(void **state)
+{
+    setting s;
+    ls_comm *comm;
+
+    (void)state;
+    open_comm(&s, "auto", 16, 0, 0);
+    assert_string_equal(s.comm->transport->name, job->world == 1 ? "self" : "mpi");
+    s.options.transport = "nccl";
+    CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG, "comm.transport is 'nccl'; choices");
+    s.options.transport = "self";
+    if (job->world > 1) {
+        CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG, "comm.transport = self is for one process");
+    }
+    s.options.transport = "mpi";
+    s.job.communicator = NULL;
+    CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG,
+                has_mpi() ? "needs a job started with MPI" : "is not in this build");
+    close_comm(&s);
+}
+
+/* After an abort launches complete without data, on this rank alone. */
+static void test_abort(void **state)
+{
+    setting s;
+
+    (void)state;
+    if (!has_mpi()) {
+        return;
+    }
+    open_comm(&s, "mpi", 16, 0, 0);
+    ls_collective *collective = prepare(&s, 0, N_MAX, false, true);
+    s.comm->transport->abort(s.comm);
+    fill_partials(&s, 16);
+    CHECK_OK(s.comm->transport->launch(collective, stream));
+    CHECK_OK(device->backend->stream_sync(stream));
+    for (int i = 0; i < 16; i++) {
+        assert_true(s.out[i] != s.out[i]);      /* as it was filled: NaN */
+    }
+    close_comm(&s);
+}
+
+static void test_no_memory(void **state)
+{
+    setting s;
+    ls_comm *comm = NULL;
+    long failures = 0;
+
+    (void)state;
+    if (!has_mpi()) {
+        return;
+    }
+    open_comm(&s, "mpi", 16, 1, 0);
+    CHECK_OK(s.comm->transport->launch(prepare(&s, 0, 1, false, true), stream));
+    CHECK_OK(device->backend->stream_sync(stream));     /* its thread runs and has freed what it was started with */
+    size_t before = lsi_memory_live_blocks();
+    for (bool opened = false; !opened; failures++) {
+        lsi_memory_fail_at(failures + 1);
+        opened = lsi_comm_open(&s.options, &comm) == LS_OK;
+        lsi_memory_fail_at(0);
+        if (!opened) {
+            assert_int_equal(lsi_memory_live_blocks(), before);
+        }
+    }
+    assert_true(failures > 4);
+    comm->transport->close(comm);
+    close_comm(&s);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_piece),
+        cmocka_unit_test(test_many_pieces_and_nodes),
+        cmocka_unit_test(test_captured_steps),
+        cmocka_unit_test(test_plain_sum_differs),
+        cmocka_unit_test(test_wrong_partials_are_refused),
+        cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_no_memory),
+    };
+    ls_device_options options = {.struct_size = sizeof options, .n_threads = 1};
+    const ls_backend *backend;
+
+    if (lsi_job_open("test_transports", &argc, &argv, &job) != LS_OK || lsi_backend_find("cpu", &backend) != LS_OK ||
+        backend->open(&options, &device) != LS_OK ||
+        backend->stream_create(device, "comm", 1, &stream) != LS_OK) {
+        fprintf(stderr, "cannot start: %s\n", ls_failure_message());
+        return 1;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    backend->stream_destroy(stream);
+    backend->close(device);
+    lsi_job_close(&job);
+    if (lsi_memory_live_blocks() != 0) {
+        fprintf(stderr, "%zu blocks of memory live at the end\n", lsi_memory_live_blocks());
+        failed = 1;
+    }
+    return failed;
+}

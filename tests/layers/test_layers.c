@@ -1,0 +1,229 @@
+/* RUN: */
+/* What each kind refuses; gradients of graphs that put every kind into unusual places. */
+#include "support/graph_case.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#include <lockstep/layers.h>
+
+static const ls_linear_options plain = {.weight = {LS_INIT_UNIFORM, 0.1f}};
+static const ls_init small = {LS_INIT_NORMAL, 0.02f};
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+typedef ls_var (*build_fn)(ls_graph *graph, ls_var x, ls_var tokens);
+
+static ls_var add_shapes(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_add(g, "bad", x, ls_linear(g, "fc", x, 7, &plain));
+}
+static ls_var gelu_tokens(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    return ls_gelu(g, "bad", t);
+}
+static ls_var linear_tokens(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    return ls_linear(g, "bad", t, 3, &plain);
+}
+static ls_var linear_empty(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_linear(g, "bad", x, 0, &plain);
+}
+static ls_var linear_pads_columns(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_linear(g, "bad", x, 3, &(ls_linear_options){.pad_out_to = 64});
+}
+static ls_var linear_tied_shape(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    ls_linear(g, "own", x, 5, &(ls_linear_options){.out_by_in = true});
+    return ls_linear(g, "bad", x, 7, &(ls_linear_options){.out_by_in = true, .tied_to = "own.weight"});
+}
+static ls_var reads_padding(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_gelu(g, "bad", ls_linear(g, "fc", x, 5, &(ls_linear_options){.out_by_in = true, .pad_out_to = 8}));
+}
+static ls_var layernorm_tokens(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    return ls_layernorm(g, "bad", t);
+}
+static ls_var dropout_one(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_dropout(g, "bad", x, 1.0f);
+}
+static ls_var embedding_of_reals(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_embedding(g, "bad", "wpe", x, 10, 0, 4, small);
+}
+static ls_var attention_width(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_attention(g, "bad", ls_linear(g, "fc", x, 10, &plain), 1, 0.0f);
+}
+static ls_var attention_heads(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_attention(g, "bad", ls_linear(g, "fc", x, 12, &plain), 3, 0.0f);
+}
+static ls_var loss_rows(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_softmax_xent(g, "bad", x, ls_targets(g, "targets", 5), 6);
+}
+static ls_var loss_classes(ls_graph *g, ls_var x, ls_var t)
+{
+    ls_var logits = ls_linear(g, "fc", x, 5, &(ls_linear_options){.out_by_in = true, .pad_out_to = 8});
+
+    return ls_softmax_xent(g, "bad", logits, t, 6);
+}
+
+static void test_errors(void **state)
+{
+    static const struct {
+        build_fn build;
+        const char *part, *also;
+    } cases[] = {
+        {add_shapes, "[4, 6]", "[4, 7]"},
+        {gelu_tokens, "f32", "i32 [4]"},
+        {linear_tokens, "f32", "i32 [4]"},
+        {linear_empty, "0 output features", "[4, 6]"},
+        {linear_pads_columns, "padded", "[out, in]"},
+        {linear_tied_shape, "[7, 6]", "[5, 6]"},
+        {reads_padding, "padding of 'fc'", "[4, 8]"},
+        {layernorm_tokens, "f32", "i32 [4]"},
+        {dropout_one, "probability 1", "[0, 1)"},
+        {embedding_of_reals, "tokens", "f32 [4, 6]"},
+        {attention_width, "3 x width", "[4, 10]"},
+        {attention_heads, "3 heads", "width 4"},
+        {loss_rows, "[4, 6]", "[5]"},
+        {loss_classes, "6 classes", "3 columns of padding"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_graph *graph;
+        ls_plan *plan;
+
+        CHECK_OK(ls_graph_create(&graph));
+        ls_var tokens = ls_input(graph, "tokens", LS_I32, ls_shape1(4));
+        ls_var x = ls_embedding(graph, "wte", "wpe", tokens, 10, 0, 6, small);
+        ls_var out = cases[i].build(graph, x, tokens);
+        ls_compile_options options = {.struct_size = sizeof options, .mode = LS_INFER, .micro_batch = 1,
+                                      .n_outputs = 1, .output = {x}};
+
+        assert_null(out.graph);
+        CHECK_FAILS(ls_graph_compile(graph, &options, &plan), LS_ERR_CONFIG, "layer 'bad'");
+        const char *message = ls_failure_message();
+
+        if (strstr(message, cases[i].part) == NULL || strstr(message, cases[i].also) == NULL) {
+            fail_msg("case %zu: '%s' lacks '%s' or '%s'", i, message, cases[i].part, cases[i].also);
+        }
+        ls_graph_destroy(&graph);
+    }
+    test_check_no_memory_live();
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+static void check_gradients(ls_graph *graph, ls_var loss, int64_t n_classes)
+{
+    ls_compile_options options = {.struct_size = sizeof options, .mode = LS_TRAIN, .micro_batch = 3, .loss = loss};
+    graph_case c;
+
+    graph_case_open(&c, graph, &options, 2, n_classes);
+    graph_case_check_gradients(&c);
+    graph_case_close(&c);
+    ls_graph_destroy(&graph);
+    test_check_no_memory_live();
+}
+
+/* Values with several readers, one of them twice in one sum; a norm whose input needs no gradient; dropout. */
+static void test_many_readers(void **state)
+{
+    ls_graph *graph;
+
+    (void)state;
+    CHECK_OK(ls_graph_create(&graph));
+    ls_var x = ls_layernorm(graph, "norm0", ls_input(graph, "x", LS_F32, ls_shape2(3, 6)));
+    ls_var a = ls_linear(graph, "a", x, 8, &plain);
+    ls_var b = ls_add(graph, "sum0", a, ls_gelu(graph, "gelu0", a));
+    ls_var c = ls_add(graph, "sum1", ls_relu(graph, "relu0", a), ls_gelu(graph, "gelu1", b));
+    ls_var d = ls_add(graph, "twice", c, c);
+    ls_var e = ls_dropout(graph, "drop", ls_add(graph, "sum2", ls_layernorm(graph, "norm1", d), b), 0.3f);
+    ls_var f = ls_add(graph, "sum3", e, ls_linear(graph, "f", e, 8, &plain));
+    ls_var logits = ls_linear(graph, "head", ls_add(graph, "sum4", f, a), 5, &plain);
+
+    check_gradients(graph, ls_softmax_xent(graph, "loss", logits, ls_targets(graph, "y", 3), 5), 5);
+}
+
+/* A weight used three times: as a table, and twice as [out, in], padded. */
+static void test_shared_weight(void **state)
+{
+    ls_linear_options tied = {.out_by_in = true, .tied_to = "wte.weight", .no_bias = true};
+    ls_graph *graph;
+
+    (void)state;
+    CHECK_OK(ls_graph_create(&graph));
+    ls_var tokens = ls_input(graph, "tokens", LS_I32, ls_shape1(5));
+    ls_var x = ls_embedding(graph, "wte", "wpe", tokens, 6, 0, 6, small);
+
+    x = ls_add(graph, "sum", x, ls_linear(graph, "middle", x, 6, &tied));
+    ls_var logits = ls_linear(graph, "head", ls_gelu(graph, "gelu", x), 6, &tied);
+
+    check_gradients(graph, ls_softmax_xent(graph, "loss", logits, ls_targets(graph, "y", 5), 6), 6);
+}
+
+/* [out, in] with a padded bias; the logits are an output, so their gradient may not take their place. */
+static void test_padded_linear(void **state)
+{
+    ls_linear_options padded = {.out_by_in = true, .pad_out_to = 8};
+    ls_graph *graph;
+    graph_case c;
+
+    (void)state;
+    CHECK_OK(ls_graph_create(&graph));
+    ls_var x = ls_linear(graph, "fc", ls_input(graph, "x", LS_F32, ls_shape1(6)), 6, &plain);
+    ls_var logits = ls_linear(graph, "head", x, 5, &padded);
+    ls_var loss = ls_softmax_xent(graph, "loss", logits, ls_targets(graph, "y", 1), 5);
+    ls_compile_options options = {.struct_size = sizeof options, .mode = LS_TRAIN, .micro_batch = 3, .loss = loss,
+                                  .n_outputs = 2, .output = {logits, loss}};
+
+    graph_case_open(&c, graph, &options, 1, 5);
+    graph_case_check_gradients(&c);
+    double sum = graph_case_run(&c, 0, true), again = 0.0;
+    ls_view out = lsi_plan_output(c.plan, 0, c.activations), losses = lsi_plan_output(c.plan, 1, c.activations);
+
+    assert_int_equal(out.count, 3 * 8);
+    for (int row = 0; row < 3; row++) {
+        for (int column = 5; column < 8; column++) {
+            assert_true(((const float *)out.data)[row * 8 + column] == 0.0f);
+        }
+        again += (double)((const float *)losses.data)[row];
+    }
+    assert_true(sum == again && sum > 0.0);
+    assert_true(c.record.runs == 1.0);
+    graph_case_close(&c);
+    ls_graph_destroy(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_many_readers),
+        cmocka_unit_test(test_shared_weight),
+        cmocka_unit_test(test_padded_linear),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

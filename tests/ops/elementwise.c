@@ -1,0 +1,302 @@
+/* RUN: timeout=60 */
+/* gelu, relu, add, add_into: against double, in place, at the edges of blocks, with values that are no numbers. */
+#include "support/op_case.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const int64_t sizes[] = {0, 1, 17, 1024, 16383, 16385, 70001};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+static double gelu(double x)
+{
+    double u = sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x);
+
+    return x / (1.0 + exp(-2.0 * u));   /* x (1 + tanh(u)) / 2 without cancellation */
+}
+
+static double gelu_slope(double x)
+{
+    double c = sqrt(2.0 / acos(-1.0)), t = tanh(c * (x + 0.044715 * x * x * x));
+
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * c * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+static double relu(double x)
+{
+    return x < 0.0 ? 0.0 : x;
+}
+
+static double relu_slope(double x)
+{
+    return x <= 0.0 ? 0.0 : 1.0;
+}
+
+static void forward_is_the_function(const ls_op *op, void *arguments, ls_view *x_view, ls_view *y_view,
+                                    double (*function)(double))
+{
+    for (int s = 0; s < N_SIZES; s++) {
+        op_case c;
+        op_case_open(&c, op, arguments);
+        double *y = op_case_doubles(op_case_random(&c, x_view, sizes[s], 6.0), sizes[s]);
+        op_case_view(&c, y_view, sizes[s], LS_F32);
+        for (int64_t i = 0; i < sizes[s]; i++) {
+            y[i] = function(y[i]);
+        }
+        op_case_run(&c);
+        op_case_expect(&c, y_view, y, 3e-7, 3e-7);
+        free(y);
+        op_case_close(&c);
+    }
+}
+
+static void gelu_forward(void **unused)
+{
+    lsi_gelu_fwd_args a = {0};
+
+    (void)unused;
+    forward_is_the_function(&lsi_op_gelu_fwd, &a, &a.x, &a.y, gelu);
+}
+
+static void relu_forward(void **unused)
+{
+    lsi_relu_fwd_args a = {0};
+
+    (void)unused;
+    forward_is_the_function(&lsi_op_relu_fwd, &a, &a.x, &a.y, relu);
+}
+
+/* dx = dy f'(x), into memory of its own and over dy. */
+static void backward_is_the_slope(const ls_op *op, void *arguments, ls_view *x_view, ls_view *dy_view, ls_view *dx_view,
+                                  double (*slope)(double))
+{
+    for (int s = 0; s < 2 * N_SIZES; s++) {
+        int64_t n = sizes[s / 2];
+        op_case c;
+        op_case_open(&c, op, arguments);
+        const float *x = op_case_random(&c, x_view, n, 6.0);
+        double *dx = op_case_doubles(op_case_random(&c, dy_view, n, 1.0), n);
+        if (s % 2 == 0) {
+            op_case_view(&c, dx_view, n, LS_F32);
+        } else {
+            op_case_share(&c, dx_view, dy_view);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            dx[i] *= slope((double)x[i]);
+        }
+        op_case_run(&c);
+        op_case_expect(&c, dx_view, dx, 3e-7, 3e-7);
+        free(dx);
+        op_case_close(&c);
+    }
+}
+
+static void gelu_backward(void **unused)
+{
+    lsi_gelu_bwd_args a = {0};
+
+    (void)unused;
+    backward_is_the_slope(&lsi_op_gelu_bwd, &a, &a.x, &a.dy, &a.dx, gelu_slope);
+}
+
+static void relu_backward(void **unused)
+{
+    lsi_relu_bwd_args a = {0};
+
+    (void)unused;
+    backward_is_the_slope(&lsi_op_relu_bwd, &a, &a.x, &a.dy, &a.dx, relu_slope);
+}
+
+/* sum of dy f(x), for differences. */
+typedef struct weighted {
+    double (*function)(double);
+    const double *x, *dy;
+    int64_t n;
+} weighted;
+
+static double weighted_sum(void *argument)
+{
+    const weighted *w = argument;
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < w->n; i++) {
+        sum += w->dy[i] * w->function(w->x[i]);
+    }
+    return sum;
+}
+
+static void gelu_backward_agrees_with_differences(void **unused)
+{
+    lsi_gelu_bwd_args a = {0};
+    int64_t n = 333;
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_gelu_bwd, &a);
+    double *x = op_case_doubles(op_case_random(&c, &a.x, n, 5.0), n);
+    double *dy = op_case_doubles(op_case_random(&c, &a.dy, n, 1.0), n);
+    op_case_view(&c, &a.dx, n, LS_F32);
+    op_case_run(&c);
+    op_case_expect_gradient(&c, &a.dx, x, n, weighted_sum, &(weighted){gelu, x, dy, n}, 1e-6);
+    free(x);
+    free(dy);
+    op_case_close(&c);
+}
+
+/* The tail keeps its relative accuracy, where 1 + tanh is all cancellation. */
+static void gelu_tail(void **unused)
+{
+    lsi_gelu_fwd_args a = {0};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_gelu_fwd, &a);
+    float *x = op_case_view(&c, &a.x, 64, LS_F32);
+    op_case_view(&c, &a.y, 64, LS_F32);
+    for (int i = 0; i < 64; i++) {
+        x[i] = -5.0f - (float)i / 20.0f;
+    }
+    op_case_run(&c);
+    for (int level = 0; level < op_case_levels(); level++) {
+        const float *y = op_case_result(&c, &a.y, level);
+        for (int i = 0; i < 64; i++) {
+            double want = gelu((double)x[i]);
+            assert_true(fabs((double)y[i] - want) <= 3e-5 * fabs(want));
+        }
+    }
+    op_case_close(&c);
+}
+
+static const float strange[] = {NAN, INFINITY, -INFINITY, -0.0f, 0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -1e-42f, 20.0f,
+                                -20.0f};
+enum { N_STRANGE = sizeof strange / sizeof strange[0] };
+
+/* Repeated, so that vector and remainder loops both meet every value. */
+static float *strange_view(op_case *c, ls_view *view)
+{
+    float *x = op_case_view(c, view, 7 * N_STRANGE, LS_F32);
+
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        x[i] = strange[i % N_STRANGE];
+    }
+    return x;
+}
+
+static void gelu_strange_values(void **unused)
+{
+    static const double want[N_STRANGE] = {NAN, INFINITY, NAN, -0.0, 0.0, FLT_MAX, 0.0, FLT_MIN / 2.0, 0.0, 20.0, 0.0};
+    lsi_gelu_fwd_args a = {0};
+    lsi_gelu_bwd_args b = {0};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_gelu_fwd, &a);
+    strange_view(&c, &a.x);
+    op_case_view(&c, &a.y, 7 * N_STRANGE, LS_F32);
+    op_case_run(&c);
+    double *y = op_case_zeros(7 * N_STRANGE);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        y[i] = want[i % N_STRANGE];
+    }
+    op_case_expect(&c, &a.y, y, 1e-7, 1e-7);
+    free(y);
+    op_case_close(&c);
+
+    /* Finite inputs have finite gradients, however large. */
+    op_case_open(&c, &lsi_op_gelu_bwd, &b);
+    const float *x = strange_view(&c, &b.x);
+    float *dy = op_case_view(&c, &b.dy, 7 * N_STRANGE, LS_F32);
+    op_case_view(&c, &b.dx, 7 * N_STRANGE, LS_F32);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        dy[i] = 1.0f;
+    }
+    op_case_run(&c);
+    for (int level = 0; level < op_case_levels(); level++) {
+        const float *dx = op_case_result(&c, &b.dx, level);
+        for (int i = 0; i < 7 * N_STRANGE; i++) {
+            assert_true(isnan(x[i]) ? isnan(dx[i]) : isinf(x[i]) || (dx[i] >= 0.0f && dx[i] <= 1.0f));
+        }
+    }
+    op_case_close(&c);
+}
+
+static void relu_strange_values(void **unused)
+{
+    lsi_relu_fwd_args a = {0};
+    lsi_relu_bwd_args b = {0};
+    double want[7 * N_STRANGE];
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_relu_fwd, &a);
+    const float *x = strange_view(&c, &a.x);
+    op_case_view(&c, &a.y, 7 * N_STRANGE, LS_F32);
+    op_case_run(&c);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        want[i] = relu((double)x[i]);
+    }
+    op_case_expect(&c, &a.y, want, 0.0, 0.0);
+    op_case_close(&c);
+
+    op_case_open(&c, &lsi_op_relu_bwd, &b);
+    x = strange_view(&c, &b.x);
+    float *dy = op_case_view(&c, &b.dy, 7 * N_STRANGE, LS_F32);
+    op_case_view(&c, &b.dx, 7 * N_STRANGE, LS_F32);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        dy[i] = i % 2 == 0 ? NAN : 3.0f;
+        want[i] = x[i] <= 0.0f ? 0.0 : (double)dy[i];   /* an inactive unit stops even NaN, as PyTorch's does */
+    }
+    op_case_run(&c);
+    op_case_expect(&c, &b.dx, want, 0.0, 0.0);
+    op_case_close(&c);
+}
+
+/* One f32 addition is exact in double and rounded once. */
+static void sums_are_exact(void **unused)
+{
+    (void)unused;
+    for (int s = 0; s < N_SIZES; s++) {
+        int64_t n = sizes[s];
+        lsi_add_args a = {0};
+        lsi_add_into_args b = {0};
+        op_case c;
+
+        op_case_open(&c, &lsi_op_add, &a);
+        const float *left = op_case_random(&c, &a.a, n, 1.0), *right = op_case_random(&c, &a.b, n, 1.0);
+        op_case_view(&c, &a.y, n, LS_F32);
+        double *sum = op_case_zeros(n);
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] = (double)(left[i] + right[i]);
+        }
+        op_case_run(&c);
+        op_case_expect(&c, &a.y, sum, 0.0, 0.0);
+        op_case_close(&c);
+
+        op_case_open(&c, &lsi_op_add_into, &b);
+        const float *x = op_case_random(&c, &b.x, n, 1.0), *y = op_case_random(&c, &b.y, n, 1.0);
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] = (double)(x[i] + y[i]);
+        }
+        op_case_run(&c);
+        op_case_expect(&c, &b.y, sum, 0.0, 0.0);
+        op_case_close(&c);
+        free(sum);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gelu_forward),
+        cmocka_unit_test(gelu_backward),
+        cmocka_unit_test(gelu_backward_agrees_with_differences),
+        cmocka_unit_test(gelu_tail),
+        cmocka_unit_test(gelu_strange_values),
+        cmocka_unit_test(relu_forward),
+        cmocka_unit_test(relu_backward),
+        cmocka_unit_test(relu_strange_values),
+        cmocka_unit_test(sums_are_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

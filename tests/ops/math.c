@@ -1,0 +1,83 @@
+/* RUN: timeout=60 */
+/* The errors that kernels/cpu/math.h states, and its special values. */
+#include "support/test.h"
+
+#include "kernels/cpu/math.h"
+
+/* Distance in units in the last place of the true value (of the smallest normal number below it). */
+static double ulps(float got, double want)
+{
+    int exponent;
+
+    (void)frexp(want, &exponent);
+    return fabs((double)got - want) / ldexp(1.0, exponent < -125 ? -149 : exponent - 24);
+}
+
+static void exp_within_two_ulp(void **unused)
+{
+    double worst = 0.0;
+
+    (void)unused;
+    for (double x = -103.9; x < 88.7; x += 1.37e-5) {
+        float at = (float)x;
+        worst = fmax(worst, ulps(lsi_exp(at), exp((double)at)));
+    }
+    if (worst > 2.0) {
+        fail_msg("exp is off by %.3f ulp", worst);
+    }
+    for (float x = 1e-30f; x < 1e-3f; x *= 1.1f) {
+        assert_true(ulps(lsi_exp(x), exp((double)x)) <= 2.0);
+        assert_true(ulps(lsi_exp(-x), exp(-(double)x)) <= 2.0);
+    }
+}
+
+static void exp_special_values(void **unused)
+{
+    (void)unused;
+    assert_true(lsi_exp(0.0f) == 1.0f);
+    assert_true(lsi_exp(-0.0f) == 1.0f);
+    assert_true(lsi_exp(-INFINITY) == 0.0f);
+    assert_true(lsi_exp(-104.0f) == 0.0f);
+    assert_true(lsi_exp(-FLT_MAX) == 0.0f);
+    assert_true(isinf(lsi_exp(88.73f)));
+    assert_true(isinf(lsi_exp(INFINITY)));
+    assert_true(isfinite(lsi_exp(88.72f)));
+    assert_true(isnan(lsi_exp(NAN)));
+    assert_true(isnan(lsi_exp(-NAN)));
+}
+
+static void log_within_one_ulp(void **unused)
+{
+    double worst = 0.0;
+
+    (void)unused;
+    for (uint32_t bits = 0x00800000u; bits < 0x7F800000u; bits += 997) {
+        float x = lsi_float_from_bits(bits);
+        double want = log((double)x);
+        if (want != 0.0) {
+            worst = fmax(worst, ulps(lsi_log(x), want));
+        }
+    }
+    if (worst > 1.0) {
+        fail_msg("log is off by %.3f ulp", worst);
+    }
+}
+
+static void log_special_values(void **unused)
+{
+    (void)unused;
+    assert_true(lsi_log(1.0f) == 0.0f);
+    assert_true(isinf(lsi_log(INFINITY)));
+    assert_true(isnan(lsi_log(NAN)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_within_two_ulp),
+        cmocka_unit_test(exp_special_values),
+        cmocka_unit_test(log_within_one_ulp),
+        cmocka_unit_test(log_special_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* RUN: timeout=60 */
+/* softmax_xent_fwd and _bwd: against double, ignored targets, columns beyond the classes, equal and strange logits. */
+#include "support/op_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct size {
+    int64_t rows, pitch, classes;
+} size;
+
+static const size sizes[] = {{0, 4, 3}, {1, 1, 1}, {3, 2, 2}, {5, 17, 17}, {70, 64, 10}, {9, 1088, 1025},
+                             {300, 256, 256}, {3, 50304, 50257}};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* Every fourth target is ignored. */
+static void fill_targets(int32_t *targets, size s)
+{
+    for (int64_t row = 0; row < s.rows; row++) {
+        targets[row] = row % 4 == 3 ? -1 : (int32_t)(row * 7919 % s.classes);
+    }
+}
+
+/* Columns beyond the classes hold NaN: reading one would show. */
+static void spoil_padding(float *logits, size s)
+{
+    for (int64_t i = 0; i < s.rows * s.pitch; i++) {
+        logits[i] = i % s.pitch < s.classes ? logits[i] : NAN;
+    }
+}
+
+static double log_sum_exp(const double *x, int64_t n)
+{
+    double max = -INFINITY, sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        max = fmax(max, x[i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sum += exp(x[i] - max);
+    }
+    return max + log(sum);
+}
+
+static void forward(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < N_SIZES; i++) {
+        size s = sizes[i];
+        lsi_softmax_xent_fwd_args a = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes};
+        op_case c;
+
+        op_case_open(&c, &lsi_op_softmax_xent_fwd, &a);
+        float *logits = op_case_random(&c, &a.logits, s.rows * s.pitch, 5.0);
+        spoil_padding(logits, s);
+        int32_t *targets = op_case_view(&c, &a.targets, s.rows, LS_I32);
+        fill_targets(targets, s);
+        op_case_view(&c, &a.losses, s.rows, LS_F32);
+        op_case_view(&c, &a.lse, s.rows, LS_F32);
+        op_case_view(&c, &a.hits, s.rows, LS_F32);
+        double *x = op_case_doubles(logits, s.rows * s.pitch);
+        double *losses = op_case_zeros(s.rows), *lse = op_case_zeros(s.rows), *hits = op_case_zeros(s.rows);
+        for (int64_t row = 0; row < s.rows; row++) {
+            const double *at = x + row * s.pitch;
+            lse[row] = log_sum_exp(at, s.classes);
+            if (targets[row] >= 0) {
+                int64_t first = 0;
+                for (int64_t j = 1; j < s.classes; j++) {
+                    first = at[j] > at[first] ? j : first;
+                }
+                losses[row] = lse[row] - at[targets[row]];
+                hits[row] = first == targets[row];
+            }
+        }
+        op_case_run(&c);
+        op_case_expect(&c, &a.losses, losses, 5e-7, 5e-7);
+        op_case_expect(&c, &a.lse, lse, 5e-7, 5e-7);
+        op_case_expect(&c, &a.hits, hits, 0.0, 0.0);
+        free(x);
+        free(losses);
+        free(lse);
+        free(hits);
+        op_case_close(&c);
+    }
+}
+
+/* The scalar whose gradient the backward is: scale times the sum of the losses of the counted rows. */
+typedef struct weighted {
+    const double *x;
+    const int32_t *targets;
+    size s;
+    double scale;
+} weighted;
+
+static double loss_of(void *argument)
+{
+    const weighted *w = argument;
+    double sum = 0.0;
+
+    for (int64_t row = 0; row < w->s.rows; row++) {
+        const double *at = w->x + row * w->s.pitch;
+        if (w->targets[row] >= 0) {
+            sum += log_sum_exp(at, w->s.classes) - at[w->targets[row]];
+        }
+    }
+    return sum * w->scale;
+}
+
+static void backward_case(size s, bool in_place, bool differences)
+{
+    lsi_softmax_xent_bwd_args a = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes, .seed = 0.125f};
+    double scale = 0.125 * 1024.0;
+    op_case c;
+
+    op_case_open(&c, &lsi_op_softmax_xent_bwd, &a);
+    c.state.loss_scale = 1024.0f;
+    float *logits = op_case_random(&c, &a.logits, s.rows * s.pitch, 5.0);
+    double *x = op_case_doubles(logits, s.rows * s.pitch), *dx = op_case_zeros(s.rows * s.pitch);
+    spoil_padding(logits, s);
+    int32_t *targets = op_case_view(&c, &a.targets, s.rows, LS_I32);
+    fill_targets(targets, s);
+    float *lse = op_case_view(&c, &a.lse, s.rows, LS_F32);
+    for (int64_t row = 0; row < s.rows; row++) {
+        const double *at = x + row * s.pitch;
+        double exact = log_sum_exp(at, s.classes);
+        lse[row] = (float)exact;
+        for (int64_t j = 0; j < s.classes && targets[row] >= 0; j++) {
+            dx[row * s.pitch + j] = (exp(at[j] - exact) - (j == targets[row] ? 1.0 : 0.0)) * scale;
+        }
+    }
+    if (in_place) {
+        op_case_share(&c, &a.dlogits, &a.logits);
+    } else {
+        op_case_view(&c, &a.dlogits, s.rows * s.pitch, LS_F32);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, &a.dlogits, dx, 1e-6, 1e-6);
+    if (differences) {
+        op_case_expect_gradient(&c, &a.dlogits, x, s.rows * s.pitch, loss_of, &(weighted){x, targets, s, scale}, 2e-6);
+    }
+    free(x);
+    free(dx);
+    op_case_close(&c);
+}
+
+static void backward(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < N_SIZES; i++) {
+        if (sizes[i].classes > 1) {     /* one class: the gradient is 0 up to rounding, which has no relative error */
+            backward_case(sizes[i], false, false);
+            backward_case(sizes[i], true, false);
+        }
+    }
+}
+
+static void backward_agrees_with_differences(void **unused)
+{
+    (void)unused;
+    backward_case((size){7, 19, 13}, false, true);
+}
+
+/* One row; the expected loss and hit. */
+static void check_row(const float *logits, int64_t classes, int32_t target, double loss, double hit)
+{
+    lsi_softmax_xent_fwd_args a = {.rows = 1, .pitch = classes, .classes = classes};
+    op_case c;
+
+    op_case_open(&c, &lsi_op_softmax_xent_fwd, &a);
+    memcpy(op_case_view(&c, &a.logits, classes, LS_F32), logits, (size_t)classes * sizeof *logits);
+    *(int32_t *)op_case_view(&c, &a.targets, 1, LS_I32) = target;
+    op_case_view(&c, &a.losses, 1, LS_F32);
+    op_case_view(&c, &a.lse, 1, LS_F32);
+    op_case_view(&c, &a.hits, 1, LS_F32);
+    op_case_run(&c);
+    op_case_expect(&c, &a.losses, &loss, 1e-6, 1e-6);
+    op_case_expect(&c, &a.hits, &hit, 0.0, 0.0);
+    op_case_close(&c);
+}
+
+static void strange_rows(void **unused)
+{
+    static const float equal[] = {2.0f, 5.0f, 5.0f, 5.0f}, far[] = {1e30f, 0.0f, -1e30f};
+    static const float nan_first[] = {NAN, 1.0f, 0.0f};
+    static const float masked[] = {-INFINITY, 0.0f, -INFINITY}, infinite[] = {INFINITY, 0.0f};
+
+    (void)unused;
+    double loss = log(3.0 + exp(-3.0));
+    check_row(equal, 4, 1, loss, 1.0);      /* the first among the largest is the hit */
+    check_row(equal, 4, 2, loss, 0.0);
+    check_row(far, 3, 0, 0.0, 1.0);
+    check_row(far, 3, 1, (double)1e30f, 0.0);
+    check_row(nan_first, 3, 1, NAN, 0.0);
+    check_row(masked, 3, 1, 0.0, 1.0);
+    check_row(masked, 3, 0, INFINITY, 0.0);
+    check_row(infinite, 2, 0, NAN, 0.0);
+}
+
+static void target_out_of_range(void **unused)
+{
+    lsi_softmax_xent_fwd_args a = {.rows = 2, .pitch = 4, .classes = 3};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_softmax_xent_fwd, &a);
+    op_case_random(&c, &a.logits, 8, 1.0);
+    ((int32_t *)op_case_view(&c, &a.targets, 2, LS_I32))[1] = 3;
+    op_case_view(&c, &a.losses, 2, LS_F32);
+    op_case_view(&c, &a.lse, 2, LS_F32);
+    op_case_view(&c, &a.hits, 2, LS_F32);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_DATA, "target 3 in row 1 of the micro-batch, but there are 3 classes");
+    op_case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward),
+        cmocka_unit_test(backward),
+        cmocka_unit_test(backward_agrees_with_differences),
+        cmocka_unit_test(strange_rows),
+        cmocka_unit_test(target_out_of_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,385 @@
+#include "support/op_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/failure.h"
+#include "base/random.h"
+#include "base/thread.h"
+
+enum { MAX_THREADS = 3, REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
+
+/* A view's contents between guard bands, in memory of its own. */
+typedef struct guarded {
+    unsigned char *memory, *data;
+    size_t bytes, memory_bytes;
+} guarded;
+
+/* One execution of the op, on a thread that is set up as a stream's thread is. */
+typedef struct execution {
+    const ls_op *op;
+    const void *arguments;
+    ls_cpu_run run;
+    ls_status status;
+    lsi_failure failure;
+} execution;
+
+static void *allocate(size_t bytes)
+{
+    void *p = calloc(bytes == 0 ? 1 : bytes, 1);
+    assert_non_null(p);
+    return p;
+}
+
+double *op_case_zeros(int64_t n)
+{
+    return allocate((size_t)n * sizeof(double));
+}
+
+double *op_case_doubles(const float *values, int64_t n)
+{
+    double *out = op_case_zeros(n);
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (double)values[i];
+    }
+    return out;
+}
+
+static int view_index(const op_case *c, const ls_view *view)
+{
+    ptrdiff_t index = view - (const ls_view *)c->arguments;
+    assert_in_range(index, 0, c->n_views - 1);
+    return (int)index;
+}
+
+static size_t slot_bytes(const op_case_slot *slot)
+{
+    return (size_t)slot->count * ls_dtype_bytes(slot->dtype);
+}
+
+static bool is_input(const op_case *c, int index)
+{
+    return index < c->op->n_in;
+}
+
+static bool is_output(const op_case *c, int index)
+{
+    return !is_input(c, index) && index < c->op->n_in + c->op->n_out;
+}
+
+int op_case_levels(void)
+{
+    return (int)lsi_isa_best() + 1;
+}
+
+void op_case_open(op_case *c, const ls_op *op, void *arguments)
+{
+    memset(c, 0, sizeof *c);
+    c->op = op;
+    c->arguments = arguments;
+    c->n_views = op->n_in + op->n_out + op->n_acc;
+    assert_in_range(c->n_views, 1, OP_CASE_MAX_VIEWS);
+    for (int i = 0; i < c->n_views; i++) {
+        c->views[i].shares = -1;
+    }
+}
+
+void op_case_close(op_case *c)
+{
+    for (int i = 0; i < c->n_views; i++) {
+        free(c->views[i].initial);
+        for (int level = 0; level < LSI_ISA_COUNT; level++) {
+            free(c->views[i].result[level]);
+        }
+    }
+    memset(c, 0, sizeof *c);
+}
+
+void *op_case_view(op_case *c, ls_view *view, int64_t count, ls_dtype dtype)
+{
+    int index = view_index(c, view);
+    op_case_slot *slot = &c->views[index];
+
+    assert_null(slot->initial);
+    slot->count = count;
+    slot->dtype = dtype;
+    slot->initial = allocate(slot_bytes(slot));
+    if (is_output(c, index)) {
+        memset(slot->initial, 0xFF, slot_bytes(slot));
+    }
+    return slot->initial;
+}
+
+float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale)
+{
+    float *values = op_case_view(c, view, count, LS_F32);
+    uint64_t key = lsi_random_key((uint64_t)count, (uint64_t)view_index(c, view) + 1);
+
+    for (int64_t i = 0; i < count; i++) {
+        lsi_random4 r = lsi_random_philox(key, (uint32_t)(i / 4), 0, 0, 0);
+        values[i] = (float)(((double)lsi_random_unit(r.v[i % 4]) * 2.0 - 1.0) * scale);
+    }
+    return values;
+}
+
+void op_case_share(op_case *c, ls_view *view, ls_view *with)
+{
+    op_case_slot *slot = &c->views[view_index(c, view)];
+    int owner = view_index(c, with);
+
+    assert_null(slot->initial);
+    assert_non_null(c->views[owner].initial);
+    slot->count = c->views[owner].count;
+    slot->dtype = c->views[owner].dtype;
+    slot->shares = owner;
+}
+
+const void *op_case_result(const op_case *c, const ls_view *view, int level)
+{
+    const op_case_slot *slot = &c->views[view_index(c, view)];
+    return slot->shares < 0 ? slot->result[level] : c->views[slot->shares].result[level];
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+static void *execute(void *argument)
+{
+    execution *e = argument;
+    e->status = e->op->cpu(&e->run, e->arguments);
+    if (e->status != LS_OK) {
+        lsi_failure_take(&e->failure);
+    }
+    return NULL;
+}
+
+static ls_status run_on_thread(execution *e)
+{
+    pthread_t thread;
+
+    CHECK_OK(lsi_thread_start(&thread, "op", execute, e));
+    pthread_join(thread, NULL);
+    return e->status == LS_OK ? LS_OK : lsi_failure_adopt(&e->failure);
+}
+
+/* `shift` bytes off the alignment that the backend gives. */
+static guarded guarded_make(const void *contents, size_t bytes, size_t shift)
+{
+    guarded g = {.bytes = bytes, .memory_bytes = (2 * GUARD_BYTES + bytes + shift + 63) / 64 * 64};
+
+    g.memory = aligned_alloc(64, g.memory_bytes);
+    assert_non_null(g.memory);
+    g.data = g.memory + GUARD_BYTES + shift;
+    memset(g.memory, GUARD_PATTERN, g.memory_bytes);
+    memcpy(g.data, contents, bytes);
+    return g;
+}
+
+static bool guarded_is_intact(const guarded *g)
+{
+    for (const unsigned char *p = g->memory; p < g->memory + g->memory_bytes; p++) {
+        if ((p < g->data || p >= g->data + g->bytes) && *p != GUARD_PATTERN) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a view with memory of its own may change: it is no input, or an output shares its memory. */
+static bool may_change(const op_case *c, int index)
+{
+    for (int i = c->op->n_in; i < c->n_views; i++) {
+        if (i == index || c->views[i].shares == index) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keeps the first result of a level, compares later ones with it. */
+static void check_view(op_case *c, int index, int level, const guarded *g, const char *what)
+{
+    op_case_slot *slot = &c->views[index];
+
+    if (!guarded_is_intact(g)) {
+        fail_msg("%s: wrote outside of view %d", what, index);
+    }
+    if (!may_change(c, index) && memcmp(g->data, slot->initial, g->bytes) != 0) {
+        fail_msg("%s: changed input %d", what, index);
+    }
+    if (slot->result[level] == NULL) {
+        slot->result[level] = allocate(g->bytes);
+        memcpy(slot->result[level], g->data, g->bytes);
+    } else if (memcmp(slot->result[level], g->data, g->bytes) != 0) {
+        fail_msg("%s: view %d has other bits than in the first run", what, index);
+    }
+}
+
+/* One execution in fresh guarded memory; `check` also looks at what it left. */
+static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, const char *what, bool check)
+{
+    _Alignas(64) unsigned char arguments[LS_OP_MAX_ARGUMENTS];
+    guarded memory[OP_CASE_MAX_VIEWS] = {{0}};
+    ls_view *views = (ls_view *)arguments;
+    ls_step_state before = c->state;
+    execution e = {.op = c->op, .arguments = arguments, .run = {.pool = pool, .priority = 0, .isa = level}};
+
+    assert_in_range(c->op->arguments_bytes, 1, LS_OP_MAX_ARGUMENTS);
+    memcpy(arguments, c->arguments, c->op->arguments_bytes);
+    for (int i = 0; i < c->n_views; i++) {
+        const op_case_slot *slot = &c->views[i];
+        if (slot->initial != NULL) {
+            memory[i] = guarded_make(slot->initial, slot_bytes(slot), (size_t)shift * ls_dtype_bytes(slot->dtype));
+        }
+    }
+    for (int i = 0; i < c->n_views; i++) {
+        const op_case_slot *slot = &c->views[i];
+        const guarded *g = &memory[slot->shares < 0 ? i : slot->shares];
+        views[i] = ls_view_make(slot->count == 0 ? NULL : g->data, slot->count, slot->dtype);
+    }
+    ls_step_state *state = &before;
+    if (c->op->state_access != LS_STATE_NONE) {
+        memcpy(arguments + c->op->state_offset, &state, sizeof state);
+    }
+
+    ls_status status = run_on_thread(&e);
+    if (check) {
+        if (status != LS_OK) {
+            fail_msg("%s: %s: %s", what, ls_status_text(status), ls_failure_message());
+        }
+        if (c->op->state_access != LS_STATE_WRITE && memcmp(&before, &c->state, sizeof before) != 0) {
+            fail_msg("%s: changed the step's state", what);
+        }
+        c->state_after[level] = before;
+        for (int i = 0; i < c->n_views; i++) {
+            if (memory[i].memory != NULL) {
+                check_view(c, i, level, &memory[i], what);
+            }
+        }
+    }
+    for (int i = 0; i < c->n_views; i++) {
+        free(memory[i].memory);
+    }
+    return status;
+}
+
+void op_case_run(op_case *c)
+{
+    for (int n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+        lsi_pool *pool;
+        CHECK_OK(lsi_pool_create(n_threads, &pool));
+        for (int level = 0; level < op_case_levels(); level++) {
+            for (int repeat = 0; repeat < REPEATS; repeat++) {
+                char what[128];
+                snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, lsi_isa_name((lsi_isa)level),
+                         n_threads, repeat);
+                (void)run_once(c, pool, level, repeat, what, true);
+            }
+        }
+        lsi_pool_destroy(&pool);
+    }
+}
+
+ls_status op_case_try(op_case *c)
+{
+    lsi_pool *pool;
+
+    CHECK_OK(lsi_pool_create(1, &pool));
+    ls_status status = run_once(c, pool, op_case_levels() - 1, 0, c->op->name, false);
+    lsi_pool_destroy(&pool);
+    return status;
+}
+
+/* ---- comparisons ------------------------------------------------------------------------------------------------- */
+
+static double element(const void *data, ls_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case LS_F32:
+        return (double)((const float *)data)[i];
+    case LS_F64:
+        return ((const double *)data)[i];
+    case LS_I32:
+        return (double)((const int32_t *)data)[i];
+    default:
+        fail_msg("no comparison for %s", ls_dtype_name(dtype));
+        return 0.0;
+    }
+}
+
+/* Element k of `expected` belongs to element k * stride of the view. */
+static void compare(const op_case *c, const ls_view *view, const double *expected, int64_t n, int64_t stride,
+                    double norm, double max)
+{
+    const op_case_slot *slot = &c->views[view_index(c, view)];
+
+    for (int level = 0; level < op_case_levels(); level++) {
+        const void *result = op_case_result(c, view, level);
+        double difference_2 = 0.0, expected_2 = 0.0, largest = 0.0, worst = 0.0;
+        int64_t worst_at = 0;
+
+        assert_non_null(result);
+        for (int64_t k = 0; k < n; k++) {
+            double got = element(result, slot->dtype, k * stride), want = expected[k];
+            if (!isfinite(want) || !isfinite(got)) {
+                if (!(isnan(want) ? isnan(got) : got == want)) {
+                    fail_msg("%s, %s: view %d, element %lld is %g, expected %g", c->op->name,
+                             lsi_isa_name((lsi_isa)level), view_index(c, view), (long long)(k * stride), got, want);
+                }
+                continue;
+            }
+            double difference = fabs(got - want);
+            difference_2 += difference * difference;
+            expected_2 += want * want;
+            largest = fmax(largest, fabs(want));
+            if (difference > worst) {
+                worst = difference;
+                worst_at = k * stride;
+            }
+        }
+        if (sqrt(difference_2) > norm * sqrt(expected_2) || worst > max * largest) {
+            fail_msg("%s, %s: view %d is off by %.3g of its norm (allowed %.3g) and %.3g of its largest element "
+                     "(allowed %.3g), worst at %lld", c->op->name, lsi_isa_name((lsi_isa)level), view_index(c, view),
+                     sqrt(difference_2 / expected_2), norm, worst / largest, max, (long long)worst_at);
+        }
+    }
+}
+
+void op_case_expect(const op_case *c, const ls_view *view, const double *expected, double norm, double max)
+{
+    compare(c, view, expected, c->views[view_index(c, view)].count, 1, norm, max);
+}
+
+void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected)
+{
+    for (int level = 0; level < op_case_levels(); level++) {
+        const void *result = op_case_result(c, view, level);
+        assert_non_null(result);
+        if (memcmp(result, expected, slot_bytes(&c->views[view_index(c, view)])) != 0) {
+            fail_msg("%s, %s: view %d has other bytes than expected", c->op->name, lsi_isa_name((lsi_isa)level),
+                     view_index(c, view));
+        }
+    }
+}
+
+void op_case_expect_gradient(const op_case *c, const ls_view *view, double *x, int64_t n, op_case_scalar f,
+                             void *argument, double tolerance)
+{
+    const double h = 1e-5;
+    int64_t stride = n / 100 + 1, samples = (n + stride - 1) / stride;
+    double *slope = op_case_zeros(samples);
+
+    for (int64_t k = 0; k < samples; k++) {
+        double *at = &x[k * stride], kept = *at;
+        *at = kept + h;
+        double above = f(argument);
+        *at = kept - h;
+        double below = f(argument);
+        *at = kept;
+        slope[k] = (above - below) / (2.0 * h);
+    }
+    compare(c, view, slope, samples, stride, tolerance, tolerance);
+    free(slope);
+}

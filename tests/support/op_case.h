@@ -1,0 +1,83 @@
+/* Runs one op and checks what holds for every op: nothing outside the views that it may write is written (guard bands
+ * around every view, inputs unchanged), and the bits are the same again, at another alignment, and with 1, 2 and 3
+ * threads; all that at every ISA level this CPU runs. What the numbers are is compared with a reference in double.
+ *
+ *     lsi_gelu_fwd_args a = {0};
+ *     op_case c;
+ *     op_case_open(&c, &lsi_op_gelu_fwd, &a);
+ *     const float *x = op_case_random(&c, &a.x, n, 3.0);
+ *     op_case_view(&c, &a.y, n, LS_F32);
+ *     op_case_run(&c);
+ *     op_case_expect(&c, &a.y, reference, 1e-6, 1e-6);
+ *     op_case_close(&c);
+ */
+#ifndef LS_TESTS_SUPPORT_OP_CASE_H
+#define LS_TESTS_SUPPORT_OP_CASE_H
+
+#include "support/test.h"
+
+#include "backend/cpu/isa.h"
+#include "kernels/ops.h"
+
+enum { OP_CASE_MAX_VIEWS = 12 };
+
+/* What one view of the op is given, and what came out of it. */
+typedef struct op_case_slot {
+    int64_t count;
+    ls_dtype dtype;
+    int shares;                             /* index of the view whose memory this one uses; -1: its own */
+    void *initial;                          /* contents before a run */
+    void *result[LSI_ISA_COUNT];            /* and after it, per ISA level */
+} op_case_slot;
+
+typedef struct op_case {
+    const ls_op *op;
+    void *arguments;                        /* attributes are read at each run, views are set by it */
+    int n_views;
+    op_case_slot views[OP_CASE_MAX_VIEWS];
+    ls_step_state state;                    /* given to ops that ask for it: fill before the run */
+    ls_step_state state_after[LSI_ISA_COUNT];
+} op_case;
+
+/* `arguments` is the op's argument struct; the case borrows it. Views are named by their address in it. */
+void op_case_open(op_case *c, const ls_op *op, void *arguments);
+void op_case_close(op_case *c);
+
+/* Gives a view its size and returns its initial contents to be filled: inputs and accumulated views are zero, outputs
+ * are all ones (NaN). Views that are not named are "not given". */
+void *op_case_view(op_case *c, ls_view *view, int64_t count, ls_dtype dtype);
+/* The same for f32, filled with uniform values in [-scale, scale). */
+float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale);
+/* `view` uses the memory of `with`, which has been given: the op works in place. */
+void op_case_share(op_case *c, ls_view *view, ls_view *with);
+
+/* All runs and checks. */
+void op_case_run(op_case *c);
+/* One run at the best level, without checks: for ops that are to fail. */
+ls_status op_case_try(op_case *c);
+
+/* Levels that were run: 0 .. op_case_levels() - 1. */
+int op_case_levels(void);
+/* Contents of the view after the runs at one level. */
+const void *op_case_result(const op_case *c, const ls_view *view, int level);
+
+/* At every level: the 2-norm of the difference is at most `norm` of the expected one's, and no element differs by more
+ * than `max` of the largest expected one. Where NaN or an infinity is expected it must be there. */
+void op_case_expect(const op_case *c, const ls_view *view, const double *expected, double norm, double max);
+/* Every byte, at every level. */
+void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected);
+
+/* A scalar function of arrays that `argument` knows: the double reference of a forward op, its outputs weighted and
+ * summed. */
+typedef double (*op_case_scalar)(void *argument);
+/* Central differences of `f` over `n` elements of `x` (which f reads), compared as op_case_expect does with what the
+ * backward op left in `view` at the same places. Takes about 100 of the elements where there are more. */
+void op_case_expect_gradient(const op_case *c, const ls_view *view, double *x, int64_t n, op_case_scalar f,
+                             void *argument, double tolerance);
+
+/* For references: a copy in double; free() it. */
+double *op_case_doubles(const float *values, int64_t n);
+/* A new zeroed array; free() it. */
+double *op_case_zeros(int64_t n);
+
+#endif

@@ -1,0 +1,43 @@
+# RUN: timeout=300 label=tsan,slow
+"""The step under ThreadSanitizer: the correct one is clean; with any one of its waits left out a race is reported, every
+time. Only the order that the contract promises counts (edges mode), and two steps are in flight."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import trainer
+
+WAITS = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED", "HOST"]
+REPORTED = 66
+
+
+def main():
+    case = trainer.Case()
+    if case.sanitizer != "thread":
+        print("skipped: needs a build with -DLOCKSTEP_SANITIZE=thread")
+        return
+    config = trainer.mlp_config(case, **{"model.hidden": "32", "train.steps": 6, "train.global_batch": 48})
+    settings = [f"{k}={v}" for k, v in config.items() if k != "train.eval_every"]
+
+    def run(arguments, edges, np=0):
+        env = {"LOCKSTEP_TSAN_EDGES": str(edges),
+               "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1 halt_on_error=1 exitcode={REPORTED}"}
+        return case.run(arguments + settings, np=np, program="tests/bin/train_probe", env=env)
+
+    for edges in (0, 1):
+        for in_flight in ("1", "2"):
+            for np in case.worlds(1, 2):
+                for graphs in ("off", "on"):
+                    result = run(["--in-flight", in_flight, "device.graphs=" + graphs], edges, np if np > 1 else 0)
+                    case.check(result.returncode == 0, f"edges {edges}, {in_flight} in flight, np {np}, graphs {graphs}: "
+                               f"exit {result.returncode}\n{result.stderr[-3000:]}")
+    for wait in WAITS:
+        for attempt in range(3):
+            result = run(["--in-flight", "2", "--leave-out", wait], 1)
+            case.check(result.returncode == REPORTED and "data race" in result.stderr,
+                       f"without {wait} (attempt {attempt}): exit {result.returncode}, no race reported")
+    case.finish()
+
+
+if __name__ == "__main__":
+    main()

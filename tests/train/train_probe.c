@@ -1,0 +1,175 @@
+/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--leave-out WAIT] section.key=value...
+ *
+ * Trains what the settings say through the real runtime and trainer, for tests that need what the trainer program does
+ * not offer: the gradient of the last step (FILE: loss f64, counted f64, n i64, n gradients f32), targets masked by a
+ * coin per sample and position (A and B are complementary), two steps in flight, and a step with one wait left out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "data/datasets.h"
+#include "models/models.h"
+#include "train/trainer.h"
+
+typedef struct probe {
+    const char *dump;
+    char mask;                  /* 0, 'A' or 'B' */
+    lsi_step_hooks hooks;
+    const char **sets;
+    int n_sets;
+    int64_t seed;
+} probe;
+
+/* ---- masked targets ------------------------------------------------------------------------------------------------ */
+
+typedef struct masked {
+    ls_dataset head;
+    const ls_dataset *inner;
+    char mask;
+} masked;
+
+static void masked_close(ls_dataset *dataset)
+{
+    (void)dataset;
+}
+
+static ls_status masked_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+{
+    const masked *m = (const masked *)dataset;
+
+    LS_TRY(m->inner->ops->read(m->inner, index, input, targets));
+    for (int64_t i = 0; i < dataset->target_count; i++) {
+        bool heads = lsi_random_philox(7, (uint32_t)index, (uint32_t)i, 0, 0).v[0] & 1;
+
+        if (heads != (m->mask == 'A')) {
+            targets[i] = LS_TARGET_IGNORED;
+        }
+    }
+    return LS_OK;
+}
+
+static const ls_dataset_ops masked_ops = {sizeof masked_ops, "masked", masked_close, masked_read};
+
+/* ---- the run ------------------------------------------------------------------------------------------------------- */
+
+static ls_status write_dump(const probe *p, ls_trainer *t)
+{
+    int64_t n = t->params->n_elements;
+    double head[2] = {t->last.state.loss, (double)t->last.state.counted};
+    float *gradients;
+    FILE *file;
+
+    LS_TRY(lsi_memory_alloc((size_t)n * sizeof *gradients, "gradients", (void **)&gradients));
+    LS_TRY(lsi_trainer_read_gradients(t, gradients));
+    file = fopen(p->dump, "wb");
+    LS_REQUIRE(file != NULL, LS_ERR_OUTPUT, "cannot open %s", p->dump);
+    size_t written = fwrite(head, sizeof head, 1, file) + fwrite(&n, sizeof n, 1, file) +
+                     fwrite(gradients, sizeof *gradients, (size_t)n, file);
+    LS_REQUIRE(fclose(file) == 0 && written == 2 + (size_t)n, LS_ERR_OUTPUT, "cannot write %s", p->dump);
+    lsi_memory_free(gradients);
+    return LS_OK;
+}
+
+static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
+{
+    ls_step_info info;
+    ls_slot *slot;
+    char hash[33];
+
+    while (t->n_queued < t->end_step) {
+        LS_TRY(ls_trainer_begin(t));
+        while (ls_trainer_next_slot(t, &slot)) {
+            LS_TRY(ls_trainer_forward(t, slot));
+            LS_TRY(ls_trainer_backward(t, slot));
+        }
+        LS_TRY(ls_trainer_end(t, &info));
+    }
+    LS_TRY(ls_trainer_settle(t, &info));
+    LS_TRY(lsi_trainer_weights_hash(t, hash));
+    if (rt->job->rank == 0) {
+        printf("loss %.17g weights %s\n", info.loss, hash);
+        fflush(stdout);
+        if (p->dump != NULL) {
+            LS_TRY(write_dump(p, t));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status run(const probe *p, ls_runtime *rt)
+{
+    ls_dataset *data, *val;
+    lsi_model model;
+    ls_trainer *t;
+    masked m;
+
+    LS_TRY(lsi_datasets_open(rt->config, &data, &val));
+    m = (masked){.head = *data, .inner = data, .mask = p->mask};
+    m.head.ops = &masked_ops;
+    LS_TRY(lsi_model_build(rt->config, data, &model));
+    LS_TRY(lsi_trainer_create(rt, model.graph, model.loss, p->mask != 0 ? &m.head : data, false, &p->hooks, &t));
+    ls_status status = train(p, rt, t);
+    ls_trainer_destroy(&t);
+    ls_graph_destroy(&model.graph);
+    lsi_dataset_close(&val);
+    lsi_dataset_close(&data);
+    return status;
+}
+
+static lsi_step_wait find_wait(const char *name)
+{
+#define ROW(wait, text)                 \
+    if (strcmp(name, #wait) == 0) {     \
+        return LSI_WAIT_##wait;         \
+    }
+    LSI_STEP_WAITS(ROW)
+#undef ROW
+    fprintf(stderr, "train_probe: no wait '%s'\n", name);
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    const char *sets[64];
+    probe p = {.hooks = {.steps_in_flight = 1}, .sets = sets};
+    lsi_config *config = NULL;
+    lsi_job *job;
+    ls_runtime *rt;
+    ls_status status = lsi_job_open("train_probe", &argc, &argv, &job);
+
+    if (status != LS_OK) {
+        return ls_status_exit_code(status);
+    }
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--dump") == 0) {
+            p.dump = argv[++i];
+        } else if (strcmp(argv[i], "--mask") == 0) {
+            p.mask = argv[++i][0];
+        } else if (strcmp(argv[i], "--in-flight") == 0) {
+            p.hooks.steps_in_flight = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--leave-out") == 0) {
+            p.hooks.left_out = find_wait(argv[++i]);
+        } else {
+            sets[p.n_sets++] = argv[i];
+        }
+    }
+    status = lsi_job_agree(job, lsi_config_load(NULL, sets, p.n_sets, &config));
+    if (status != LS_OK) {
+        lsi_job_close(&job);
+        return ls_status_exit_code(status);
+    }
+    status = lsi_runtime_open(job, config, &rt);
+    if (status != LS_OK) {
+        return ls_status_exit_code(status);
+    }
+    status = run(&p, rt);
+    int code = ls_runtime_close(&rt, status);
+    if (code == 0 && lsi_memory_live_blocks() != 0) {
+        fprintf(stderr, "train_probe: %zu blocks of memory are still alive\n", lsi_memory_live_blocks());
+        code = 11;
+    }
+    return code;
+}
