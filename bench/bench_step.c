@@ -34,7 +34,7 @@ static double median(double *values, int n)
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-/* ---- the library's own GEMMs --------------------------------------------------------------------------------------- */
+/* ---- the library's own GEMMs ----------------------------------------------------------------------------------- */
 
 typedef struct gemms {
     float *a, *b, *c;
@@ -73,7 +73,8 @@ static ls_status open_gemms(const ls_config *config, gemms *g)
 {
     int64_t rows = config->train.micro_batch * config->model.context, c = config->model.width;
     int64_t wide = 4 * c > config->model.vocab ? 4 * c : config->model.vocab;
-    size_t large = (size_t)((rows > c ? rows : c) * wide) * sizeof(float), weights = (size_t)(c * wide + rows * wide) * sizeof(float);
+    size_t large = (size_t)((rows > c ? rows : c) * wide) * sizeof(float),
+           weights = (size_t)(c * wide + rows * wide) * sizeof(float);
 
     *g = (gemms){.rows = rows, .width = c, .layers = config->model.layers, .vocab = config->model.vocab};
     LS_TRY(lsi_memory_alloc(large, "a", (void **)&g->a));
@@ -95,7 +96,7 @@ static void close_gemms(gemms *g)
     lsi_memory_free(g->c);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
 
 static ls_status one_step(ls_trainer *t, double *seconds)
 {
@@ -170,9 +171,10 @@ static ls_status run(ls_runtime *rt, int n_steps)
 
 int main(int argc, char **argv)
 {
-    const char *sets[128] = {"model.kind=gpt", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=256",
-                             "model.context=256", "data.kind=synthetic", "data.samples=64", "train.global_batch=8",
-                             "train.micro_batch=4", "train.lanes=2", "train.steps=1000000", "log.level=warn"};
+    const char *sets[128] = {
+        "model.kind=gpt",    "model.layers=12",     "model.heads=12",  "model.width=768",      "model.vocab=256",
+        "model.context=256", "data.kind=synthetic", "data.samples=64", "train.global_batch=8", "train.micro_batch=4",
+        "train.lanes=2",     "train.steps=1000000", "log.level=warn"};
     int n_sets = 13, n_steps = 7;
     lsi_config *config = NULL;
     lsi_job *job;

@@ -79,13 +79,10 @@ static void decide(const lsi_commit_args *a, const totals *t, ls_step_state *sta
 void lsi_commit_decide(const lsi_commit_args *arguments)
 {
     const lsi_commit_args *a = arguments;
-    ls_step_result *ring = a->results.data;
+    ls_step_result *result = a->result.data;
     totals t = sum_up(a);
 
     decide(a, &t, a->state);
-
-    ls_step_result *result = &ring[a->state->attempted % LS_RESULT_RING];
-
     result->state = *a->state;
     result->hits = t.hits;
     take_header_maxima(a, result->header);

@@ -4,8 +4,8 @@
 
 #include "kernels/ops.h"
 
-/* Sums losses, counts and squared norms in slot and block order; decides skip, clip factor, learning rate, Adam's powers
- * and counters; appends to the ring of results. */
+/* Sums losses, counts and squared norms in slot and block order; decides skip, clip factor, learning rate, Adam's
+ * powers and counters; writes the result for the host. */
 void lsi_commit_decide(const lsi_commit_args *arguments);
 
 #endif

@@ -10,16 +10,15 @@
 #include <string.h>
 
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/tile.h"
 
-/* In front of what vectors are loaded from: a load across cache lines takes two turns. */
-#define ALIGNED _Alignas(64)
+#define ALIGNED _Alignas(64)    /* a vector load across cache lines takes two turns */
 
 enum {
     TILE = 64,              /* queries and keys per block; a multiple of 4, the words of one random draw */
-    HEAD_SIZE_MAX = 256,    /* bounds what lies on the stack */
-    DOT_LANES = 16
+    HEAD_SIZE_MAX = 256     /* bounds what lies on the stack */
 };
 
 typedef float score_tile[TILE][TILE];               /* [key][query] */
@@ -120,7 +119,7 @@ static void draw_words(const attention_run *r, const head_view *h, const block_p
     }
 }
 
-/* ---- forward --------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------- */
 
 /* Per query: the largest score so far, and the sum of exp(score - largest). */
 typedef struct running_softmax {
@@ -245,7 +244,7 @@ static void forward_block(void *argument, int64_t block)
     store_output(r, &h, b.query, b.n_queries, out, &softmax);
 }
 
-/* ---- backward -------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------- */
 
 /* What a block of queries brings: lse, and dot = y . dy, which is the probability-weighted mean of the gradients of its
  * probabilities. */
@@ -255,24 +254,19 @@ typedef struct query_terms {
 
 static float dot_product(const float *a, const float *b, int64_t n)
 {
-    float lane[DOT_LANES] = {0};
+    float sum[LSI_LANES] = {0};
     int64_t c = 0;
 
-    for (; c + DOT_LANES <= n; c += DOT_LANES) {
+    for (; c + LSI_LANES <= n; c += LSI_LANES) {
 #pragma omp simd
-        for (int l = 0; l < DOT_LANES; l++) {
-            lane[l] += a[c + l] * b[c + l];
+        for (int l = 0; l < LSI_LANES; l++) {
+            sum[l] += a[c + l] * b[c + l];
         }
     }
-    for (int l = 0; c + l < n; l++) {
-        lane[l] += a[c + l] * b[c + l];
+    for (; c < n; c++) {
+        sum[c % LSI_LANES] += a[c] * b[c];
     }
-    for (int half = DOT_LANES / 2; half > 0; half /= 2) {
-        for (int l = 0; l < half; l++) {
-            lane[l] += lane[l + half];
-        }
-    }
-    return lane[0];
+    return lsi_lanes_fold(sum);
 }
 
 static void load_terms(const attention_run *r, const head_view *h, int64_t query, int64_t n, query_terms *out)
@@ -355,15 +349,13 @@ static void backward_head(void *argument, int64_t index)
     }
 }
 
-/* ---- ops ------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------- */
 
 static ls_status check_sizes(const char *op, const attention_run *r, ls_view qkv, ls_view y, ls_view lse)
 {
     LS_REQUIRE(r->head_size >= 1 && r->head_size <= HEAD_SIZE_MAX, LS_ERR_INTERNAL,
                "%s: head size %lld is not in 1..%d", op, (long long)r->head_size, (int)HEAD_SIZE_MAX);
-
     int64_t tokens = r->samples * r->context;
-
     LS_REQUIRE(qkv.count == tokens * r->row && y.count == tokens * r->out_row && lse.count == tokens * r->heads,
                LS_ERR_INTERNAL, "%s: views of %lld, %lld, %lld elements for %lld x %lld tokens, %lld heads of %lld", op,
                (long long)qkv.count, (long long)y.count, (long long)lse.count, (long long)r->samples,

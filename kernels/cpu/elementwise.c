@@ -19,7 +19,7 @@ enum { ELEMENTS_PER_BLOCK = 16384 };
         return LS_OK;                                                                                           \
     }
 
-/* ---- GELU -------------------------------------------------------------------------------------------------------- */
+/* ---- GELU ---------------------------------------------------------------------------------------------------- */
 
 /* gelu(x) = x (1 + tanh(u)) / 2 = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: this form keeps
  * the relative accuracy of the tail, where 1 + tanh(u) cancels. */
@@ -71,7 +71,7 @@ static void gelu_bwd_range(const lsi_gelu_bwd_args *a, int64_t begin, int64_t en
 }
 ELEMENTWISE(gelu_bwd, dx)
 
-/* ---- ReLU -------------------------------------------------------------------------------------------------------- */
+/* ---- ReLU ---------------------------------------------------------------------------------------------------- */
 
 static void relu_fwd_range(const lsi_relu_fwd_args *a, int64_t begin, int64_t end)
 {
@@ -97,7 +97,7 @@ static void relu_bwd_range(const lsi_relu_bwd_args *a, int64_t begin, int64_t en
 }
 ELEMENTWISE(relu_bwd, dx)
 
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------------------------------------------------- */
 
 static void add_range(const lsi_add_args *a, int64_t begin, int64_t end)
 {

@@ -5,7 +5,7 @@
 
 enum { ELEMENTS_PER_BLOCK = 16384 };
 
-/* ---- forward ----------------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------------- */
 
 static void embedding_fwd_block(void *argument, int64_t block)
 {
@@ -40,7 +40,7 @@ ls_status LSI_CPU_KERNEL(embedding_fwd)(const ls_cpu_run *run, const void *argum
     return LS_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------------------------ */
 
 static void add_row(float *restrict sum, const float *restrict x, int64_t n)
 {

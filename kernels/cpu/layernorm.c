@@ -4,7 +4,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math.h"
 
-/* ---- forward ----------------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------------- */
 
 /* Sum of (x - mean)^2. */
 static float squared_deviation(const float *x, int64_t n, float mean)
@@ -54,7 +54,7 @@ ls_status LSI_CPU_KERNEL(layernorm_fwd)(const ls_cpu_run *run, const void *argum
     return LS_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------------------------ */
 
 static void parameters_block(void *argument, int64_t block)
 {

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* ---- reading -------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------- */
 
 static ls_status open_for_reading(const char *path, ls_status why, int *fd, struct stat *info)
 {
@@ -113,7 +113,7 @@ void lsi_file_unmap(lsi_mapping *mapping)
     *mapping = (lsi_mapping){0};
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------------------------- */
 
 static ls_status write_and_sync(int fd, const char *path, const char *data, size_t size)
 {

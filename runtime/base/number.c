@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading -------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------- */
 
 /* Where reasons that quote the text are built. */
 static _Thread_local char reason[96];
@@ -244,7 +244,7 @@ const char *lsi_number_bool(const char *text, bool *out)
     return *text == '\0' ? "empty" : "not one of true, false, yes, no, on, off, 1, 0";
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------------------------- */
 
 /* Prints with printf's `%.*g` or `%.*f` (letter), and a point whatever the locale says. */
 static void print_real(char *out, size_t room, char letter, int precision, double value)

@@ -47,13 +47,14 @@ static ls_status read_tensor(const lsi_safetensors *file, size_t data_start, con
     const json_t *offsets = json_object_get(entry, "data_offsets");
     size_t room = file->mapping.size - data_start;
 
-    LS_REQUIRE(type != NULL && json_array_size(offsets) == 2, LS_ERR_DATA, "%s: tensor %s lacks dtype or data_offsets", path,
-               name);
+    LS_REQUIRE(type != NULL && json_array_size(offsets) == 2, LS_ERR_DATA, "%s: tensor %s lacks dtype or data_offsets",
+               path, name);
     LS_TRY(find_dtype(path, name, type, &out->dtype));
     LS_TRY(read_shape(path, name, json_object_get(entry, "shape"), &out->shape));
     out->count = ls_shape_count(&out->shape);
 
-    int64_t begin = json_integer_value(json_array_get(offsets, 0)), end = json_integer_value(json_array_get(offsets, 1));
+    int64_t begin = json_integer_value(json_array_get(offsets, 0)),
+            end = json_integer_value(json_array_get(offsets, 1));
     LS_REQUIRE(begin >= 0 && end >= begin && (uint64_t)end <= room, LS_ERR_DATA,
                "%s: tensor %s lies at bytes %lld to %lld of %zu", path, name, (long long)begin, (long long)end, room);
     LS_REQUIRE((uint64_t)(end - begin) == (uint64_t)out->count * ls_dtype_bytes(out->dtype), LS_ERR_DATA,
@@ -68,7 +69,8 @@ static ls_status read_metadata(lsi_safetensors *file, json_t *object)
     const char *key;
     json_t *value;
 
-    LS_TRY(lsi_memory_alloc((json_object_size(object) + 1) * sizeof *file->metadata, "metadata", (void **)&file->metadata));
+    LS_TRY(lsi_memory_alloc((json_object_size(object) + 1) * sizeof *file->metadata, "metadata",
+                            (void **)&file->metadata));
     json_object_foreach(object, key, value)
     {
         LS_REQUIRE(json_is_string(value), LS_ERR_DATA, "%s: metadata %s is not a text", file->path, key);
@@ -84,7 +86,8 @@ static ls_status read_header(lsi_safetensors *file, json_t *header, size_t data_
     const char *name;
     json_t *entry;
 
-    LS_TRY(lsi_memory_alloc((json_object_size(header) + 1) * sizeof *file->tensor, "tensor list", (void **)&file->tensor));
+    LS_TRY(
+        lsi_memory_alloc((json_object_size(header) + 1) * sizeof *file->tensor, "tensor list", (void **)&file->tensor));
     json_object_foreach(header, name, entry)
     {
         if (strcmp(name, "__metadata__") == 0) {
@@ -110,7 +113,8 @@ static ls_status open_file(lsi_safetensors *file, const char *path)
     }
     LS_REQUIRE(length <= HEADER_LIMIT && length <= file->mapping.size - LENGTH_BYTES, LS_ERR_DATA,
                "%s: not a safetensors file (header of %llu bytes)", path, (unsigned long long)length);
-    json_t *header = json_loadb((const char *)file->mapping.data + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    json_t *header =
+        json_loadb((const char *)file->mapping.data + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     LS_REQUIRE(json_is_object(header), LS_ERR_DATA, "%s: header is not a JSON object: %s", path, error.text);
     ls_status status = read_header(file, header, LENGTH_BYTES + (size_t)length);
     json_decref(header);

@@ -98,7 +98,7 @@ static int group_roots(const lsi_reduction *p, int group, lsi_span *out)
     return lsi_tree_roots(p->n_lanes, lanes.lo, lanes.hi, out);
 }
 
-/* ---- routes: the same walk counts (all arrays NULL) and fills ---------------------------------------------------- */
+/* ---- routes: the same walk counts (all arrays NULL) and fills ------------------------------------------------ */
 
 /* The operands of one chunk and stage as they are collected. */
 typedef struct terms {

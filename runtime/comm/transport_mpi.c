@@ -10,7 +10,7 @@ enum { PIECE_BYTES = 4 << 20, REQUEST_BYTES = 64 };
 
 static const uint32_t no_request = 0, quit_request = UINT32_MAX;     /* others: id + 1 of a collective */
 
-/* ---- the thread -------------------------------------------------------------------------------------------------- */
+/* ---- the thread ---------------------------------------------------------------------------------------------- */
 
 static void serve_one(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
 {
@@ -45,7 +45,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* ---- the transport ----------------------------------------------------------------------------------------------- */
+/* ---- the transport ------------------------------------------------------------------------------------------- */
 
 static void mpi_close(ls_comm *head)
 {
@@ -209,7 +209,7 @@ static const ls_transport mpi_transport = {
     .abort = mpi_abort,
 };
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------------- */
 
 /* Every set of messages that can be under way at once, as long as the route makes it. */
 static ls_status make_messages(lsi_mpi_comm *comm)

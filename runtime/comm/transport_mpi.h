@@ -16,7 +16,7 @@
 typedef struct lsi_mpi_comm lsi_mpi_comm;
 typedef struct lsi_mpi_collective lsi_mpi_collective;
 
-/* ---- messages_mpi.c: nonblocking messages that are waited for together, with a deadline -------------------------- */
+/* ---- messages_mpi.c: nonblocking messages that are waited for together, with a deadline ---------------------- */
 
 typedef struct lsi_messages {
     MPI_Request *request;
@@ -34,7 +34,7 @@ LS_MUST_USE ls_status lsi_messages_receive(lsi_mpi_comm *comm, lsi_messages *mes
 LS_MUST_USE ls_status lsi_messages_wait(lsi_mpi_comm *comm, lsi_messages *messages, const char *doing);
 LS_MUST_USE ls_status lsi_messages_check(int error, const char *call);
 
-/* ---- collectives ------------------------------------------------------------------------------------------------- */
+/* ---- collectives --------------------------------------------------------------------------------------------- */
 
 /* How the staging of one reduction is cut: stage by stage, parity by parity, slot by slot. */
 typedef struct lsi_mpi_staging {
@@ -108,13 +108,13 @@ struct lsi_mpi_comm {
     lsi_messages exchange, arriving[2], forwarding;
 };
 
-/* ---- reduce_mpi.c ------------------------------------------------------------------------------------------------ */
+/* ---- reduce_mpi.c -------------------------------------------------------------------------------------------- */
 
 void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, int64_t piece, lsi_mpi_staging *out);
 ls_status lsi_reduce_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 void lsi_reduce_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 
-/* ---- move_mpi.c -------------------------------------------------------------------------------------------------- */
+/* ---- move_mpi.c ---------------------------------------------------------------------------------------------- */
 
 ls_status lsi_exchange_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 void lsi_exchange_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);

@@ -26,8 +26,8 @@ static ls_status unknown_option(const char *argument)
         }
     }
     const char *near = lsi_text_nearest(argument, names, n);
-    return LS_FAIL(LS_ERR_USAGE, "unknown option '%s'%s%s%s; --help lists them", argument, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    return LS_FAIL(LS_ERR_USAGE, "unknown option '%s'%s%s%s; --help lists them", argument,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static ls_status add_argument(lsi_command *command, const char *argument)
@@ -72,7 +72,8 @@ ls_status lsi_command_parse(int argc, char *const *argv, lsi_command *out)
 {
     lsi_command command = {0};
 
-    LS_TRY(lsi_memory_alloc((size_t)(argc > 0 ? argc : 1) * sizeof *command.sets, "command line", (void **)&command.sets));
+    LS_TRY(
+        lsi_memory_alloc((size_t)(argc > 0 ? argc : 1) * sizeof *command.sets, "command line", (void **)&command.sets));
     ls_status status = parse(argc, argv, &command);
     if (status != LS_OK) {
         lsi_command_free(&command);
@@ -90,19 +91,21 @@ void lsi_command_free(lsi_command *command)
 
 void lsi_command_help(const char *program, lsi_text *out)
 {
-    lsi_text_append(out,
-                    "usage: %s CONFIG [--set section.key=value]...\n"
-                    "       mpirun -np 4 %s CONFIG ...\n\n"
-                    "Trains the model of the configuration file CONFIG, one process per rank, with the same bits at any\n"
-                    "number of processes. A value comes from its default, the file, the environment variable\n"
-                    "LOCKSTEP_SECTION_KEY, or --set; the last of these wins.\n\n",
-                    program, program);
+    lsi_text_append(
+        out,
+        "usage: %s CONFIG [--set section.key=value]...\n"
+        "       mpirun -np 4 %s CONFIG ...\n\n"
+        "Trains the model of the configuration file CONFIG, one process per rank, with the same bits at any\n"
+        "number of processes. A value comes from its default, the file, the environment variable\n"
+        "LOCKSTEP_SECTION_KEY, or --set; the last of these wins.\n\n",
+        program, program);
     lsi_text_append(out, "  %-28s one value of the configuration\n", "--set section.key=value");
     for (int i = 0; i < N_OPTIONS; i++) {
         if (options[i].option != NULL) {
             lsi_text_append(out, "  %-28s %s\n", options[i].option, options[i].help);
         }
     }
-    lsi_text_append(out, "\nexit codes: 0 done, 2 usage or configuration, 3 data, 4 memory, 5 device, 6 communication,\n"
-                         "7 timeout, 8 numeric, 10 output, 11 internal error\n");
+    lsi_text_append(out,
+                    "\nexit codes: 0 done, 2 usage or configuration, 3 data, 4 memory, 5 device, 6 communication,\n"
+                    "7 timeout, 8 numeric, 10 output, 11 internal error\n");
 }

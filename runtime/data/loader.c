@@ -65,7 +65,7 @@ static void stop(lsi_loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-/* ---- workers ----------------------------------------------------------------------------------------------------- */
+/* ---- workers ------------------------------------------------------------------------------------------------- */
 
 /* Waits for the next item; false: nothing more to do. */
 static bool claim(lsi_loader *loader, int64_t *step, int64_t *slot)
@@ -112,7 +112,7 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* ---- stager ------------------------------------------------------------------------------------------------------ */
+/* ---- stager -------------------------------------------------------------------------------------------------- */
 
 static bool wait_complete(lsi_loader *loader, const ring_share *share)
 {
@@ -168,7 +168,7 @@ static void *stager_main(void *argument)
     return NULL;
 }
 
-/* ---- life cycle -------------------------------------------------------------------------------------------------- */
+/* ---- life cycle ---------------------------------------------------------------------------------------------- */
 
 static ls_status make_ring(lsi_loader *loader)
 {

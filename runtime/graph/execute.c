@@ -51,7 +51,7 @@ static ls_status check_run(const ls_plan *plan, const lsi_plan_run *run)
     return LS_OK;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------------- */
 
 static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
 {
@@ -80,7 +80,7 @@ ls_status lsi_plan_forward(const ls_plan *plan, const lsi_plan_run *run)
     return LS_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------------------------ */
 
 /* Saved values keep their views; the others may have been overwritten, so the layer does not get to see them. */
 static void fill_backward(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step, ls_layer_run *r)

@@ -76,7 +76,7 @@ void lsi_graph_get_io(const ls_graph *graph, lsi_graph_io *out)
     }
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------------------------- */
 
 static ls_status check_name(const ls_graph *graph, const char *name)
 {
@@ -138,7 +138,7 @@ static ls_var keep(ls_graph *graph, ls_status status, int id)
     return (ls_var){.id = id, .graph = graph};
 }
 
-/* ---- builders ---------------------------------------------------------------------------------------------------- */
+/* ---- builders ------------------------------------------------------------------------------------------------ */
 
 static ls_status add_data(ls_graph *graph, const char *name, ls_dtype dtype, const ls_shape *shape, int producer,
                           int *slot)

@@ -100,7 +100,7 @@ void lsi_param_free(lsi_param_table *table)
     lsi_memory_free(table->param);
 }
 
-/* ---- initial values ---------------------------------------------------------------------------------------------- */
+/* ---- initial values ------------------------------------------------------------------------------------------ */
 
 /* Box-Muller: two words give two independent normal values. 32 bits each, the first in (0, 1] for the logarithm. */
 static void normal_pair(uint32_t a, uint32_t b, double deviation, float out[2])
@@ -147,7 +147,7 @@ void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out)
     }
 }
 
-/* ---- hash -------------------------------------------------------------------------------------------------------- */
+/* ---- hash ---------------------------------------------------------------------------------------------------- */
 
 enum { HASH_PIECE = 65536 / sizeof(float), HASH_BYTES = 16 };
 

@@ -10,7 +10,7 @@
 /* Buffers of one step at most: its output, what it saves, gradients of its inputs and their temporaries. */
 enum { BUFFERS_PER_STEP = 1 + LS_LAYER_MAX_SAVED + 2 * LS_LAYER_MAX_IN };
 
-/* ---- what was asked for ------------------------------------------------------------------------------------------ */
+/* ---- what was asked for -------------------------------------------------------------------------------------- */
 
 static ls_status check_var(const ls_graph *graph, ls_var var, const char *what)
 {
@@ -43,7 +43,7 @@ static ls_status check_options(const ls_graph *graph, const ls_compile_options *
     return LS_OK;
 }
 
-/* ---- which layers run -------------------------------------------------------------------------------------------- */
+/* ---- which layers run ---------------------------------------------------------------------------------------- */
 
 static bool left_out(const lsi_node *node, ls_mode mode)
 {
@@ -132,7 +132,7 @@ static ls_status check_selection(const lsi_compiler *c)
     return plan->mode == LS_TRAIN ? check_trained(c) : LS_OK;
 }
 
-/* ---- where values live ------------------------------------------------------------------------------------------- */
+/* ---- where values live --------------------------------------------------------------------------------------- */
 
 int lsi_compile_buffer(ls_plan *plan, const ls_shape *shape, ls_dtype dtype, int begin, int end)
 {
@@ -234,7 +234,7 @@ static void mark_first_readers(ls_plan *plan, bool *seen)
     }
 }
 
-/* ---- compile ----------------------------------------------------------------------------------------------------- */
+/* ---- compile ------------------------------------------------------------------------------------------------- */
 
 /* The largest buffer bounds them all; 2^46 bytes leave room for sums. */
 static ls_status check_sizes(const ls_graph *graph, int64_t micro_batch)

@@ -6,7 +6,7 @@
 
 enum { LSI_JOB_HOST_MAX = 256 };
 
-/* ---- job.c ---------------------------------------------------------------------------------------------------- */
+/* ---- job.c ------------------------------------------------------------------------------------------------ */
 
 /* Equal on two ranks exactly when they run on the same node. */
 typedef struct lsi_node_id {
@@ -23,7 +23,7 @@ LS_MUST_USE ls_status lsi_job_map_nodes(lsi_job *job, const lsi_node_id *node);
 /* This thread's failure as one error line. */
 void lsi_job_print_failure(ls_status status);
 
-/* ---- job_mpi.c, job_single.c ---------------------------------------------------------------------------------- */
+/* ---- job_mpi.c, job_single.c ------------------------------------------------------------------------------ */
 
 /* Any thread: ends all other processes of the job with this exit code, and this one unless it returns. */
 void lsi_job_end_processes(int exit_code);

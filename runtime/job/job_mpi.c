@@ -28,7 +28,7 @@ static ls_status check(int error, const char *what)
     return LS_FAIL(LS_ERR_COMM, "%s failed: %s", what, reason);
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------- */
 
 /* *by_us: it was not running before. */
 static ls_status start_mpi(int *argc, char ***argv, bool *by_us)
@@ -119,7 +119,7 @@ void lsi_job_close(lsi_job **job)
     lsi_job_destroy(job);
 }
 
-/* ---- the two ways out ----------------------------------------------------------------------------------------- */
+/* ---- the two ways out ------------------------------------------------------------------------------------- */
 
 static ls_status agree(int rank, ls_status mine)
 {
@@ -167,7 +167,7 @@ void lsi_job_end_processes(int exit_code)
     }
 }
 
-/* ---- collectives ---------------------------------------------------------------------------------------------- */
+/* ---- collectives ------------------------------------------------------------------------------------------ */
 
 ls_status lsi_job_broadcast(lsi_job *job, void *data, size_t bytes, int root)
 {

@@ -23,7 +23,8 @@ LS_MUST_USE ls_status lsi_events_start(lsi_events *events);
 LS_MUST_USE ls_status lsi_events_step(lsi_events *events);
 /* Collective, after lsi_trainer_settle: writes what is pending, with times agreed by the ranks. */
 LS_MUST_USE ls_status lsi_events_settle(lsi_events *events);
-LS_MUST_USE ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation, bool accuracy);
+LS_MUST_USE ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation,
+                                            bool accuracy);
 LS_MUST_USE ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
                                       const lsi_evaluation *evaluation, bool accuracy);
 

@@ -4,7 +4,8 @@
 
 #include <lockstep/status.h>
 
-/* Rank 0. Makes `dir`; when an earlier run's metrics file is there, moves it into `dir`/previous-<n>/, n counting up. */
+/* Rank 0. Makes `dir`; when an earlier run's metrics file is there, moves it into `dir`/previous-<n>/, n counting up.
+ */
 LS_MUST_USE ls_status lsi_output_prepare(const char *dir, const char *metrics_path);
 
 #endif

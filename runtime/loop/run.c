@@ -56,7 +56,7 @@ static void close_run(run *r)
     lsi_dataset_close(&r->train);
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------ */
+/* ---- the loop -------------------------------------------------------------------------------------------------- */
 
 static ls_status one_step(run *r)
 {
@@ -186,8 +186,8 @@ ls_status lsi_run_dry(ls_runtime *runtime)
     ls_status status = lsi_runtime_agree(runtime, open_inputs(&r));
 
     if (status == LS_OK) {
-        status = lsi_runtime_agree(runtime, lsi_trainer_sizes(runtime, r.model.graph, r.model.loss, r.train, r.val != NULL,
-                                                              &sizes));
+        status = lsi_runtime_agree(
+            runtime, lsi_trainer_sizes(runtime, r.model.graph, r.model.loss, r.train, r.val != NULL, &sizes));
     }
     if (status == LS_OK) {
         status = lsi_report_dry_run(runtime, lsi_graph_params(r.model.graph), r.train, r.val, &sizes);

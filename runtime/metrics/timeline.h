@@ -24,8 +24,8 @@ static inline uint32_t lsi_timeline_id(int64_t step, lsi_point point)
     return (uint32_t)(step & 1) << 8 | (uint32_t)point;
 }
 
-/* Seconds of one step, which runs from the commit before it to its own. step = compute + data_wait + comm_exposed + what
- * the streams spent between these points. */
+/* Seconds of one step, which runs from the commit before it to its own. step = compute + data_wait + comm_exposed +
+ * what the streams spent between these points. */
 typedef struct lsi_step_times {
     double step, data_wait;
     double compute;             /* the update of the step before, forward and backward */

@@ -10,9 +10,10 @@ typedef struct lsi_evaluation {
     int64_t samples, counted;
 } lsi_evaluation;
 
-/* Collective; settle first. Slots of micro_batch samples in file order, at most `max_slots` (0: all), dealt to the ranks
- * in runs; sums are added in slot order, so the numbers do not depend on the number of processes. A failure in here is
- * one rank's alone: abort. */
-LS_MUST_USE ls_status lsi_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64_t max_slots, lsi_evaluation *out);
+/* Collective; settle first. Slots of micro_batch samples in file order, at most `max_slots` (0: all), dealt to the
+ * ranks in runs; sums are added in slot order, so the numbers do not depend on the number of processes. A failure in
+ * here is one rank's alone: abort. */
+LS_MUST_USE ls_status lsi_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64_t max_slots,
+                                           lsi_evaluation *out);
 
 #endif

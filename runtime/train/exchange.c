@@ -52,7 +52,8 @@ ls_status lsi_exchange_index(const lsi_exchange *exchange, const lsi_geometry *g
     lsi_place *places;
 
     LS_REQUIRE(exchange->stride * geometry->world <= INT32_MAX, LS_ERR_CONFIG,
-               "%lld scalars to exchange per step are more than an index holds", (long long)(exchange->stride * geometry->world));
+               "%lld scalars to exchange per step are more than an index holds",
+               (long long)(exchange->stride * geometry->world));
     LS_TRY(lsi_memory_alloc((size_t)geometry->max_local * sizeof *places, "slot order", (void **)&places));
     for (int rank = 0; rank < geometry->world; rank++) {
         int64_t at = rank * exchange->stride, sum = at + exchange->sums;

@@ -21,8 +21,10 @@ void lsi_exchange_owned(const ls_comm *comm, int64_t n, int64_t bucket_bytes, in
 
 void lsi_exchange_layout(const lsi_geometry *geometry, const ls_comm *comm, int64_t n, int64_t bucket_bytes,
                          lsi_exchange *out);
-/* Fills the indices of the commit op: block_index[n_blocks], record_index[n_slots], positions in the gathered doubles. */
-LS_MUST_USE ls_status lsi_exchange_index(const lsi_exchange *exchange, const lsi_geometry *geometry, const ls_comm *comm,
-                                         int64_t n, int64_t bucket_bytes, int32_t *block_index, int32_t *record_index);
+/* Fills the indices of the commit op: block_index[n_blocks], record_index[n_slots], positions in the gathered doubles.
+ */
+LS_MUST_USE ls_status lsi_exchange_index(const lsi_exchange *exchange, const lsi_geometry *geometry,
+                                         const ls_comm *comm, int64_t n, int64_t bucket_bytes, int32_t *block_index,
+                                         int32_t *record_index);
 
 #endif

@@ -15,10 +15,11 @@ ls_status lsi_geometry_make(const ls_config *config, const lsi_job *job, lsi_geo
         .rank = job->rank,
     };
 
-    LS_REQUIRE(g.world <= g.n_lanes, LS_ERR_CONFIG,
-               "%d processes but train.lanes = %d: a process needs at least one lane; start at most %d, or set train.lanes "
-               "to %d or more (at most the %lld slots of a step; another value gives other bits)",
-               g.world, g.n_lanes, g.n_lanes, g.world, (long long)g.n_slots);
+    LS_REQUIRE(
+        g.world <= g.n_lanes, LS_ERR_CONFIG,
+        "%d processes but train.lanes = %d: a process needs at least one lane; start at most %d, or set train.lanes "
+        "to %d or more (at most the %lld slots of a step; another value gives other bits)",
+        g.world, g.n_lanes, g.n_lanes, g.world, (long long)g.n_slots);
     LS_TRY(lsi_memory_alloc((size_t)g.world * sizeof *g.share, "lane shares", (void **)&g.share));
     ls_status status = lsi_shares(g.n_lanes, g.world, job->node, g.share);
     if (status != LS_OK) {

@@ -45,8 +45,9 @@ static ls_status update_run(const ls_config *config, const lsi_optimizer_memory 
                            });
 }
 
-ls_status lsi_optimizer_update(const ls_config *config, const lsi_param_table *table, const lsi_optimizer_memory *memory,
-                               ls_step_state *state, ls_stream *stream, int64_t first, int64_t count)
+ls_status lsi_optimizer_update(const ls_config *config, const lsi_param_table *table,
+                               const lsi_optimizer_memory *memory, ls_step_state *state, ls_stream *stream,
+                               int64_t first, int64_t count)
 {
     int64_t end = first + count;
 

@@ -51,7 +51,7 @@ ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **co
     return status;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------------- */
 
 static ls_status open_device(ls_runtime *rt, const char *isa)
 {
@@ -97,8 +97,8 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
         if (strncmp(all + (size_t)r * BYTES, rt->fingerprint, BYTES) != 0) {
-            status = LS_FAIL(LS_ERR_DEVICE, "this rank and rank %d would not give the same bits: '%s' against '%.*s'", r,
-                             rt->fingerprint, BYTES, all + (size_t)r * BYTES);
+            status = LS_FAIL(LS_ERR_DEVICE, "this rank and rank %d would not give the same bits: '%s' against '%.*s'",
+                             r, rt->fingerprint, BYTES, all + (size_t)r * BYTES);
         }
     }
     lsi_memory_free(all);

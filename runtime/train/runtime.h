@@ -31,8 +31,8 @@ LS_MUST_USE ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine);
 /* For helper threads: ends the job because of this thread's failure. */
 void lsi_runtime_abort(void *runtime, ls_status why);
 
-/* Collective. Rank 0 resolves the configuration (status of that in `mine`), the others receive it. `config` is an output
- * on the others, an input on rank 0. */
+/* Collective. Rank 0 resolves the configuration (status of that in `mine`), the others receive it. `config` is an
+ * output on the others, an input on rank 0. */
 LS_MUST_USE ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **config);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/ops.h"
 #include "train/optimizer.h"
 
-/* ---- small pieces -------------------------------------------------------------------------------------------------- */
+/* ---- small pieces ---------------------------------------------------------------------------------------------- */
 
 static ls_status await(ls_trainer *t, lsi_step_wait which, ls_stream *stream, ls_event *event)
 {
@@ -26,7 +26,7 @@ static ls_slot_record *record_of(ls_trainer *t, int64_t local_slot)
     return (ls_slot_record *)(void *)(t->exchange_mine + t->exchange.records) + local_slot;
 }
 
-/* ---- the host's one wait --------------------------------------------------------------------------------------------- */
+/* ---- the host's one wait ----------------------------------------------------------------------------------------- */
 
 /* Waits for the oldest step that is not known to be committed and takes its result. */
 static ls_status collect(ls_trainer *t)
@@ -36,7 +36,7 @@ static ls_status collect(ls_trainer *t)
     if (t->hooks.left_out != LSI_WAIT_HOST) {
         LS_TRY(t->backend->event_sync(t->committed[step & 1]));
     }
-    t->last = t->control->result[(step + 1) % LS_RESULT_RING];
+    t->last = t->control->result[step & 1];
     lsi_timeline_read(&t->timeline, step, &t->times);
     t->n_done++;
     if (t->hooks.left_out == LSI_WAIT_HOST) {
@@ -49,10 +49,11 @@ static ls_status collect(ls_trainer *t)
     if (t->last.state.in_a_row >= t->rt->config->loss_scale.give_up_after) {
         /* Every rank reads the same state and gets here in the same step. */
         return lsi_runtime_agree(
-            t->rt, LS_FAIL(LS_ERR_NUMERIC,
-                           "step %lld: the gradient was not finite %lld times in a row (loss_scale.give_up_after); lower "
-                           "optimizer.lr, or look for bad values in the data",
-                           (long long)(step + 1), (long long)t->last.state.in_a_row));
+            t->rt,
+            LS_FAIL(LS_ERR_NUMERIC,
+                    "step %lld: the gradient was not finite %lld times in a row (loss_scale.give_up_after); lower "
+                    "optimizer.lr, or look for bad values in the data",
+                    (long long)(step + 1), (long long)t->last.state.in_a_row));
     }
     return LS_OK;
 }
@@ -96,7 +97,7 @@ static void hand_over(ls_trainer *t)
     header[LS_EXCHANGE_COMM_EXPOSED] = t->times.comm_exposed;
 }
 
-/* ---- the parts of a step --------------------------------------------------------------------------------------------- */
+/* ---- the parts of a step ----------------------------------------------------------------------------------------- */
 
 static ls_status queue_begin(ls_trainer *t)
 {
@@ -189,6 +190,7 @@ static ls_status queue_commit(ls_trainer *t)
     int32_t *index = t->indices.data;
     int64_t world = t->rt->geometry.world;
     const lsi_rates *rates = &t->control->rates[t->n_queued & 1];
+    ls_step_result *result = &t->control->result[t->n_queued & 1];
     bool adam = t->sizes.moments == 2;
 
     LS_TRY(lsi_commit(t->compute,
@@ -197,7 +199,7 @@ static ls_status queue_commit(ls_trainer *t)
                           .block_index = ls_view_make(index, t->exchange.n_blocks, LS_I32),
                           .record_index = ls_view_make(index + t->exchange.n_blocks, t->exchange.n_slots, LS_I32),
                           .rates = ls_view_make((void *)(uintptr_t)rates, sizeof *rates / sizeof(double), LS_F64),
-                          .results = ls_view_make(t->control->result, sizeof t->control->result, LS_U8),
+                          .result = ls_view_make(result, sizeof *result, LS_U8),
                           .state = t->state.data,
                           .world = world,
                           .rank_stride = t->exchange.stride,
@@ -221,7 +223,7 @@ static ls_status queue_update(ls_trainer *t)
     return stamp(t, t->compute, LSI_POINT_END);
 }
 
-/* ---- the step as callers drive it ------------------------------------------------------------------------------------ */
+/* ---- the step as callers drive it -------------------------------------------------------------------------------- */
 
 ls_status ls_trainer_begin(ls_trainer *trainer)
 {

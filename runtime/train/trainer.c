@@ -28,14 +28,15 @@ static double configured_schedule(void *argument, int64_t applied)
     return lsi_schedule_rate(t->rt->config, t->end_step, applied);
 }
 
-/* ---- what is known without allocating ------------------------------------------------------------------------------ */
+/* ---- what is known without allocating -------------------------------------------------------------------------- */
 
 static ls_status check_io(const ls_graph *graph, const ls_dataset *data)
 {
     lsi_graph_io io;
 
     lsi_graph_get_io(graph, &io);
-    LS_REQUIRE(io.input_dtype == data->input_dtype && ls_shape_count(&io.input_shape) == ls_shape_count(&data->input_shape),
+    LS_REQUIRE(io.input_dtype == data->input_dtype &&
+                   ls_shape_count(&io.input_shape) == ls_shape_count(&data->input_shape),
                LS_ERR_CONFIG, "the model takes %lld %s inputs per sample, the data has %lld of %s",
                (long long)ls_shape_count(&io.input_shape), ls_dtype_name(io.input_dtype),
                (long long)ls_shape_count(&data->input_shape), ls_dtype_name(data->input_dtype));
@@ -75,8 +76,8 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, bool with_evaluation)
     return LS_OK;
 }
 
-ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, const ls_dataset *data, bool with_evaluation,
-                            lsi_sizes *out)
+ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, const ls_dataset *data,
+                            bool with_evaluation, lsi_sizes *out)
 {
     ls_trainer t = {.rt = runtime, .graph = graph, .data = data};
     ls_status status = lay_out(&t, loss, with_evaluation);
@@ -86,7 +87,7 @@ ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, c
     return status;
 }
 
-/* ---- memory, streams, events --------------------------------------------------------------------------------------- */
+/* ---- memory, streams, events ----------------------------------------------------------------------------------- */
 
 static ls_status alloc(ls_trainer *t, ls_memory kind, lsi_memory_class c, size_t bytes, lsi_buffer *out)
 {
@@ -167,7 +168,7 @@ static ls_status make_streams(ls_trainer *t)
     return LS_OK;
 }
 
-/* ---- initial contents ---------------------------------------------------------------------------------------------- */
+/* ---- initial contents ------------------------------------------------------------------------------------------ */
 
 static ls_status upload(ls_trainer *t, void *device_memory, const void *host, size_t bytes)
 {
@@ -226,7 +227,7 @@ static ls_status init_contents(ls_trainer *t)
     return t->backend->stream_sync(t->compute);
 }
 
-/* ---- collectives and loader ---------------------------------------------------------------------------------------- */
+/* ---- collectives and loader ------------------------------------------------------------------------------------ */
 
 /* Collective. */
 static ls_status prepare_collectives(ls_trainer *t)
@@ -239,8 +240,8 @@ static ls_status prepare_collectives(ls_trainer *t)
         ls_partial partial[LSI_TREE_MAX_ROOTS];
 
         lsi_bucket_range(t->sizes.n_elements, bucket_bytes, i, &bucket->first, &bucket->count);
-        lsi_exchange_owned(t->rt->comm, t->sizes.n_elements, bucket_bytes, i, t->rt->geometry.rank, &bucket->owned_first,
-                           &bucket->owned_count);
+        lsi_exchange_owned(t->rt->comm, t->sizes.n_elements, bucket_bytes, i, t->rt->geometry.rank,
+                           &bucket->owned_first, &bucket->owned_count);
         for (int k = 0; k < t->lanes.n_roots; k++) {
             const lsi_lane_root *root = &t->lanes.root[k];
 
@@ -284,7 +285,7 @@ static ls_status start_loader(ls_trainer *t)
     return status;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 static ls_status allocate(ls_trainer *t, ls_var loss, bool with_evaluation)
 {
@@ -418,7 +419,7 @@ void ls_trainer_destroy(ls_trainer **trainer)
     *trainer = NULL;
 }
 
-/* ---- reading and writing ------------------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------------------------- */
 
 ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host)
 {

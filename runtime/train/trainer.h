@@ -39,9 +39,9 @@ typedef struct lsi_rates {
     double base, rate[4];
 } lsi_rates;
 
-/* What the host and a step exchange, in pinned memory; double where two steps may be in flight. */
+/* What the host and a step exchange, in pinned memory, by step parity: two steps may be in flight. */
 typedef struct lsi_control {
-    ls_step_result result[LS_RESULT_RING];
+    ls_step_result result[2];
     lsi_rates rates[2];
     double header[2][LS_EXCHANGE_HEADER];
     ls_slot_record eval_record[2];
@@ -98,7 +98,8 @@ struct ls_trainer {
     lsi_step_times times;       /* this rank's, of step n_done */
 };
 
-/* What ls_trainer_create does, with a run length for the schedule and a plan for evaluation (none when eval_data NULL). */
+/* What ls_trainer_create does, with a run length for the schedule and a plan for evaluation (none when eval_data NULL).
+ */
 LS_MUST_USE ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                                          bool with_evaluation, const lsi_step_hooks *hooks, ls_trainer **out);
 /* Sizes of a run without allocating anything: for --dry-run. */

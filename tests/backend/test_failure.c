@@ -11,7 +11,7 @@
 /* Its member `fail` is called as (b->fail): cmocka has a macro of that name. */
 static const ls_backend *const b = &lsi_cpu_backend;
 
-/* ---- ops --------------------------------------------------------------------------------------------------------- */
+/* ---- ops ----------------------------------------------------------------------------------------------------- */
 
 static ls_status explode(const ls_cpu_run *run, const void *arguments)
 {
@@ -39,7 +39,7 @@ static const ls_op op_sulk = {.struct_size = sizeof(ls_op), .name = "sulk", .cpu
 static const ls_op op_mark = {.struct_size = sizeof(ls_op), .name = "mark", .n_out = 1, .cpu = mark,
                               .arguments_bytes = sizeof(ls_view)};
 
-/* ---- failed work ------------------------------------------------------------------------------------------------- */
+/* ---- failed work --------------------------------------------------------------------------------------------- */
 
 static void failure_names_the_op_and_stops_later_work(void **state)
 {
@@ -133,7 +133,7 @@ static void launch_refuses_what_it_cannot_run(void **state)
     b->close(device);
 }
 
-/* ---- helper threads ---------------------------------------------------------------------------------------------- */
+/* ---- helper threads ------------------------------------------------------------------------------------------ */
 
 typedef struct helper {
     ls_device *device;

@@ -66,7 +66,7 @@ static float noise(uint64_t i)
     return (float)(int32_t)(i & 0xffffff) / 8388608.0f - 1.0f;
 }
 
-/* ---- ops --------------------------------------------------------------------------------------------------------- */
+/* ---- ops ----------------------------------------------------------------------------------------------------- */
 
 typedef struct forward_args {
     ls_view x, w, y, row_loss;
@@ -206,7 +206,7 @@ static const ls_op op_commit = {.struct_size = sizeof(ls_op), .name = "commit", 
                                 .state_access = LS_STATE_WRITE, .state_offset = offsetof(commit_args, state),
                                 .cpu = commit, .arguments_bytes = sizeof(commit_args)};
 
-/* ---- the step ---------------------------------------------------------------------------------------------------- */
+/* ---- the step ------------------------------------------------------------------------------------------------ */
 
 static bool keeps(const mini *m, wait_id id)
 {
@@ -379,7 +379,7 @@ static ls_status run_mini(run_options options, uint64_t *hash)
     return status;
 }
 
-/* ---- one hash ---------------------------------------------------------------------------------------------------- */
+/* ---- one hash ------------------------------------------------------------------------------------------------ */
 
 static void one_hash(void **state)
 {
@@ -413,7 +413,7 @@ static void abort_in_mid_step_ends_cleanly(void **state)
     }
 }
 
-/* ---- no wait for nothing ----------------------------------------------------------------------------------------- */
+/* ---- no wait for nothing ------------------------------------------------------------------------------------- */
 
 #ifdef LSI_TSAN
 

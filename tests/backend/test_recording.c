@@ -62,7 +62,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- the same work, captured or not ------------------------------------------------------------------------------ */
+/* ---- the same work, captured or not -------------------------------------------------------------------------- */
 
 typedef struct data {
     uint32_t a[N], c[N], d[N], first[N];
@@ -196,7 +196,7 @@ static void empty_recording(void **state)
     b->recording_destroy(recording);
 }
 
-/* ---- a step is closed -------------------------------------------------------------------------------------------- */
+/* ---- a step is closed ---------------------------------------------------------------------------------------- */
 
 /* After a broken rule the capture cannot be used, and everything works again once it has ended. */
 static void ends_broken(bench *t)

@@ -11,7 +11,7 @@
 
 static const ls_backend *const b = &lsi_cpu_backend;
 
-/* ---- ops --------------------------------------------------------------------------------------------------------- */
+/* ---- ops ----------------------------------------------------------------------------------------------------- */
 
 enum { LIST_MAX = 20000 };
 
@@ -77,7 +77,7 @@ static ls_status slow_increment(const ls_cpu_run *run, const void *arguments)
 static const ls_op op_increment = {.struct_size = sizeof(ls_op), .name = "increment", .n_in = 1, .n_out = 1,
                                    .cpu = slow_increment, .arguments_bytes = sizeof(sum_args)};
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order --------------------------------------------------------------------------------------------------- */
 
 static void work_runs_in_order_through_a_wrapping_ring(void **state)
 {
@@ -192,7 +192,7 @@ static void event_wait_means_the_last_record_before_it(void **state)
     test_check_no_memory_live();
 }
 
-/* ---- flags ------------------------------------------------------------------------------------------------------- */
+/* ---- flags --------------------------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 500, SHARE = 16 };
 
@@ -299,7 +299,7 @@ static void host_waits_time_out_and_see_changes(void **state)
     b->close(device);
 }
 
-/* ---- copies, fills, stamps --------------------------------------------------------------------------------------- */
+/* ---- copies, fills, stamps ----------------------------------------------------------------------------------- */
 
 static void copies_and_fills(void **state)
 {
@@ -351,7 +351,7 @@ static void stamps_count_from_one_and_wrap(void **state)
     test_check_no_memory_live();
 }
 
-/* ---- several streams use the compute threads at once ------------------------------------------------------------- */
+/* ---- several streams use the compute threads at once --------------------------------------------------------- */
 
 typedef struct blocks_args {
     ls_view y;          /* [64] f64 */

@@ -13,7 +13,7 @@
 
 enum { MOST = 1000 };
 
-/* ---- every block runs exactly once, whatever the number of threads and blocks ------------------------------------ */
+/* ---- every block runs exactly once, whatever the number of threads and blocks -------------------------------- */
 
 static void count_block(void *argument, int64_t block)
 {
@@ -57,7 +57,7 @@ static void needs_a_thread(void **state)
     assert_null(pool);
 }
 
-/* ---- several callers at once, each with its own sums ------------------------------------------------------------- */
+/* ---- several callers at once, each with its own sums --------------------------------------------------------- */
 
 typedef struct sums {
     lsi_pool *pool;
@@ -115,7 +115,7 @@ static void same_bits_for_any_threads_and_callers(void **state)
     }
 }
 
-/* ---- nesting ----------------------------------------------------------------------------------------------------- */
+/* ---- nesting ------------------------------------------------------------------------------------------------- */
 
 typedef struct nest {
     lsi_pool *pool;
@@ -161,7 +161,7 @@ static void nested_runs_are_serial(void **state)
     lsi_pool_destroy(&n.pool);
 }
 
-/* ---- priority: the only worker is held at a gate until all jobs wait for it -------------------------------------- */
+/* ---- priority: the only worker is held at a gate until all jobs wait for it ---------------------------------- */
 
 static struct {
     lsi_pool *pool;

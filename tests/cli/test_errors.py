@@ -174,7 +174,8 @@ def accepted(case):
     if case.has_mpi:
         command = ["mpirun", "--bind-to", "none", "-np", "1", os.path.join(case.build, "trainer"), good, ":", "-np", "1",
                    os.path.join(case.build, "trainer"), "/nonexistent"]
-        result = subprocess.run(command, capture_output=True, text=True, cwd=case.folder, timeout=120)
+        result = subprocess.run(command, capture_output=True, text=True, cwd=case.folder, timeout=120,
+                                env={**trainer.MPI_ENVIRONMENT, **os.environ})
         case.check(result.returncode == 0, f"configuration on rank 0 only: exit {result.returncode}\n{result.stderr}")
     relative = case.config(data__train=os.path.basename(case.base["data.train"]))
     case.accepts("paths beside the file", [relative], cwd="/")

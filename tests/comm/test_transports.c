@@ -46,7 +46,7 @@ _Noreturn static void give_up(void *argument, ls_status status)
     lsi_job_abort(job, status);
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------------------------------------------- */
 
 /* Magnitudes 2^-24 .. 2^24, both signs, and signed zeros (in some places all lanes hold -0). */
 static float value(int lane, int64_t i, int salt)
@@ -92,7 +92,7 @@ static void make_sum(int lo, int hi, int64_t n, int salt, float *out)
     free(room);
 }
 
-/* ---- setting ----------------------------------------------------------------------------------------------------- */
+/* ---- setting ------------------------------------------------------------------------------------------------- */
 
 static void make_nodes(int map, int world, int *node)
 {
@@ -191,7 +191,7 @@ static void check_total(const setting *s, int64_t at, int64_t n, bool in_place, 
     }
 }
 
-/* ---- reductions -------------------------------------------------------------------------------------------------- */
+/* ---- reductions ---------------------------------------------------------------------------------------------- */
 
 static void run_reductions(const char *transport, int lanes, int map, size_t piece_bytes)
 {
@@ -319,7 +319,7 @@ static void test_wrong_partials_are_refused(void **state)
     close_comm(&s);
 }
 
-/* ---- exchange, broadcast ----------------------------------------------------------------------------------------- */
+/* ---- exchange, broadcast ------------------------------------------------------------------------------------- */
 
 static unsigned char byte_of(int rank, size_t i)
 {
@@ -383,7 +383,7 @@ static void test_broadcast(void **state)
     close_comm(&s);
 }
 
-/* ---- choosing, ending -------------------------------------------------------------------------------------------- */
+/* ---- choosing, ending ---------------------------------------------------------------------------------------- */
 
 static void test_choices(void **state)
 {

@@ -11,7 +11,7 @@
 
 enum { N_GRAPHS = 400 };
 
-/* ---- random graphs --------------------------------------------------------------------------------------------- */
+/* ---- random graphs ----------------------------------------------------------------------------------------- */
 
 /* Inputs of equal count for the kinds that need it: near values, so that lifetimes are short and long. */
 static int pick_inputs(int kind, int *in)
@@ -62,7 +62,7 @@ static int make_graph(void)
     return exact_append(EXACT_LOSS, &last, 1, false);
 }
 
-/* ---- checks ------------------------------------------------------------------------------------------------------ */
+/* ---- checks -------------------------------------------------------------------------------------------------- */
 
 typedef struct hooks {
     const ls_graph *graph;
@@ -180,7 +180,7 @@ static void test_random_graphs(void **state)
     assert_true((double)bytes < 1.05 * (double)bound);
 }
 
-/* ---- what the plan must share ------------------------------------------------------------------------------------ */
+/* ---- what the plan must share -------------------------------------------------------------------------------- */
 
 /* x -> a -> in-place b -> sum(b, a'): sharing is not only safe but taken. */
 static void test_sharing(void **state)

@@ -10,7 +10,7 @@
 static const ls_linear_options plain = {.weight = {LS_INIT_UNIFORM, 0.1f}};
 static const ls_init small = {LS_INIT_NORMAL, 0.02f};
 
-/* ---- errors ------------------------------------------------------------------------------------------------------ */
+/* ---- errors -------------------------------------------------------------------------------------------------- */
 
 typedef ls_var (*build_fn)(ls_graph *graph, ls_var x, ls_var tokens);
 
@@ -133,7 +133,7 @@ static void test_errors(void **state)
     test_check_no_memory_live();
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------------- */
 
 static void check_gradients(ls_graph *graph, ls_var loss, int64_t n_classes)
 {

@@ -11,7 +11,7 @@
 
 enum { CONTEXT = 6, VOCAB = 11 };
 
-/* ---- models of this test ----------------------------------------------------------------------------------------- */
+/* ---- models of this test ------------------------------------------------------------------------------------- */
 
 static ls_config gpt_config(bool tied, double dropout)
 {
@@ -59,7 +59,7 @@ static void open_case(graph_case *c, const lsi_model *m, ls_mode mode, int64_t m
     graph_case_open(c, m->graph, &options, n_threads, VOCAB);
 }
 
-/* ---- structure --------------------------------------------------------------------------------------------------- */
+/* ---- structure ----------------------------------------------------------------------------------------------- */
 
 static void check_names(const lsi_model *m, const char *const *names, int n)
 {
@@ -176,7 +176,7 @@ static void test_refused(void **state)
     test_check_no_memory_live();
 }
 
-/* ---- laws -------------------------------------------------------------------------------------------------------- */
+/* ---- laws ---------------------------------------------------------------------------------------------------- */
 
 static void test_gradients(void **state)
 {

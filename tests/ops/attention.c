@@ -163,7 +163,7 @@ static void reference_backward(reference *r)
     free(dp);
 }
 
-/* ---- the ops as cases ------------------------------------------------------------------------------------------ */
+/* ---- the ops as cases -------------------------------------------------------------------------------------- */
 
 static void open_forward(op_case *c, lsi_attention_fwd_args *a, shape size, float dropout)
 {
@@ -299,7 +299,7 @@ static void test_backward_is_the_slope_of_the_forward(void **state)
     check_differences(0.25f);
 }
 
-/* ---- laws ------------------------------------------------------------------------------------------------------ */
+/* ---- laws -------------------------------------------------------------------------------------------------- */
 
 /* Large scores: a naive exp overflows, the running maximum does not. */
 static void test_large_scores(void **state)

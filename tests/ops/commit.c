@@ -17,7 +17,7 @@ typedef struct exchange {
     double values[WORLD * STRIDE];
     int32_t block_index[BLOCKS], record_index[SLOTS];
     double rates[RATES];
-    ls_step_result ring[LS_RESULT_RING];
+    ls_step_result result;
 } exchange;
 
 static ls_slot_record *record_of(exchange *x, int s)
@@ -44,7 +44,7 @@ static void lay_out(exchange *x, int world)
         .block_index = ls_view_make(x->block_index, BLOCKS, LS_I32),
         .record_index = ls_view_make(x->record_index, SLOTS, LS_I32),
         .rates = ls_view_make(x->rates, RATES, LS_F64),
-        .results = ls_view_make(x->ring, (int64_t)sizeof x->ring, LS_U8),
+        .result = ls_view_make(&x->result, (int64_t)sizeof x->result, LS_U8),
         .state = &x->state,
         .world = world,
         .rank_stride = STRIDE,
@@ -59,7 +59,7 @@ static void lay_out(exchange *x, int world)
 
 static const ls_step_result *result_of(const exchange *x)
 {
-    return &x->ring[x->state.attempted % LS_RESULT_RING];
+    return &x->result;
 }
 
 enum { COUNTED = 4 + 5 + 6 + 7 + 8 };
@@ -120,7 +120,7 @@ static void test_ranks_change_no_bit(void **state)
         lay_out(&many, world);
         lsi_commit_decide(&many.a);
         assert_memory_equal(&one.state, &many.state, sizeof one.state);
-        assert_memory_equal(&one.ring, &many.ring, sizeof one.ring);
+        assert_memory_equal(&one.result, &many.result, sizeof one.result);
     }
 }
 
@@ -218,25 +218,7 @@ static void test_headers_and_runs(void **state)
     assert_true(result_of(&x)->runs_wrong == 2.0);
 }
 
-/* The last LS_RESULT_RING steps stay readable. */
-static void test_ring(void **state)
-{
-    exchange x;
-
-    (void)state;
-    lay_out(&x, WORLD);
-    x.state.attempted = 0;
-    x.state.applied = 10;
-    for (int step = 1; step <= 5; step++) {
-        lsi_commit_decide(&x.a);
-        for (int old = step; old > 0 && old > step - LS_RESULT_RING; old--) {
-            assert_int_equal(x.ring[old % LS_RESULT_RING].state.attempted, old);
-            assert_int_equal(x.ring[old % LS_RESULT_RING].state.applied, 10 + old);
-        }
-    }
-}
-
-/* ---- the op ---------------------------------------------------------------------------------------------------- */
+/* ---- the op ------------------------------------------------------------------------------------------------ */
 
 static void open_case(op_case *c, lsi_commit_args *a, exchange *x)
 {
@@ -246,7 +228,7 @@ static void open_case(op_case *c, lsi_commit_args *a, exchange *x)
     memcpy(op_case_view(c, &a->block_index, BLOCKS, LS_I32), x->block_index, sizeof x->block_index);
     memcpy(op_case_view(c, &a->record_index, SLOTS, LS_I32), x->record_index, sizeof x->record_index);
     memcpy(op_case_view(c, &a->rates, RATES, LS_F64), x->rates, sizeof x->rates);
-    memcpy(op_case_view(c, &a->results, (int64_t)sizeof x->ring / 8, LS_F64), x->ring, sizeof x->ring);
+    op_case_view(c, &a->result, (int64_t)sizeof x->result / 8, LS_F64);
     c->state = x->state;
 }
 
@@ -261,7 +243,7 @@ static void test_op_is_the_decision(void **state)
     open_case(&c, &a, &x);
     op_case_run(&c);
     lsi_commit_decide(&x.a);
-    op_case_expect_bytes(&c, &a.results, x.ring);
+    op_case_expect_bytes(&c, &a.result, &x.result);
     for (int level = 0; level < op_case_levels(); level++) {
         assert_memory_equal(&c.state_after[level], &x.state, sizeof x.state);
     }
@@ -298,7 +280,6 @@ int main(void)
         cmocka_unit_test(test_non_finite_steps_are_skipped),
         cmocka_unit_test(test_no_target_at_all),
         cmocka_unit_test(test_headers_and_runs),
-        cmocka_unit_test(test_ring),
         cmocka_unit_test(test_op_is_the_decision),
         cmocka_unit_test(test_op_refuses_what_does_not_fit),
     };

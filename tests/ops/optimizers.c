@@ -93,7 +93,7 @@ static void take(const op_case *c, const ls_view *view, float *out, int64_t n)
     op_case_expect_bytes(c, view, out);
 }
 
-/* ---- adamw ------------------------------------------------------------------------------------------------------- */
+/* ---- adamw --------------------------------------------------------------------------------------------------- */
 
 static const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
 
@@ -160,7 +160,7 @@ static void test_adamw(void **state)
     }
 }
 
-/* ---- sgd --------------------------------------------------------------------------------------------------------- */
+/* ---- sgd ----------------------------------------------------------------------------------------------------- */
 
 static void run_sgd(weights *x, const float *g, const ls_step_state *state, double factor, double weight_decay)
 {
@@ -221,7 +221,7 @@ static void test_sgd(void **state)
     }
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
+/* ---- both ---------------------------------------------------------------------------------------------------- */
 
 /* Non-finite gradients of a skipped step reach nothing. */
 static void test_skip_touches_nothing(void **unused)

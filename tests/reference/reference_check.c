@@ -30,7 +30,7 @@ typedef struct check {
     int n_broken;
 } check;
 
-/* ---- the batches as a data set: sample i is sample i of the file -------------------------------------------------- */
+/* ---- the batches as a data set: sample i is sample i of the file ---------------------------------------------- */
 
 typedef struct batch_data {
     ls_dataset head;
@@ -87,7 +87,7 @@ static void open_data(const check *c, batch_data *d)
     }
 }
 
-/* ---- configuration from the set's metadata ------------------------------------------------------------------------ */
+/* ---- configuration from the set's metadata -------------------------------------------------------------------- */
 
 typedef struct settings {
     int n;
@@ -169,7 +169,7 @@ static ls_status make_config(const check *c, const lsi_safetensors *run, lsi_con
     return lsi_config_load(NULL, s.list, s.n, out);
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------------------------ */
 
 static double element(const lsi_tensor *t, int64_t i)
 {
@@ -235,7 +235,7 @@ static void compare_adamw(check *c, const char *run, const char *name, const flo
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------ */
+/* ---- running -------------------------------------------------------------------------------------------------- */
 
 static ls_status load_weights(const check *c, ls_trainer *t)
 {
@@ -248,7 +248,8 @@ static ls_status load_weights(const check *c, ls_trainer *t)
 
         if (tensor == NULL || tensor->count != p->count) {
             lsi_memory_free(flat);
-            return LS_FAIL(LS_ERR_DATA, "%s: no tensor %s of %lld elements", c->weights.path, p->name, (long long)p->count);
+            return LS_FAIL(LS_ERR_DATA, "%s: no tensor %s of %lld elements", c->weights.path, p->name,
+                           (long long)p->count);
         }
         memcpy(flat + p->offset, tensor->data, (size_t)p->count * sizeof *flat);
     }
@@ -320,7 +321,8 @@ static ls_status compare_gradients(check *c, ls_trainer *t)
 
         snprintf(name, sizeof name, "grad.%s", p->name);
         const lsi_tensor *theirs = lsi_safetensors_find(&c->expected, name);
-        LS_REQUIRE(theirs != NULL && theirs->count == p->count, LS_ERR_DATA, "%s: no tensor %s", c->expected.path, name);
+        LS_REQUIRE(theirs != NULL && theirs->count == p->count, LS_ERR_DATA, "%s: no tensor %s", c->expected.path,
+                   name);
         verdict(c, "batch 0", name, "relative norm", relative_norm(flat + p->offset, theirs, factor), 1e-5);
     }
     lsi_memory_free(flat);
@@ -344,7 +346,8 @@ static ls_status compare_weights(check *c, ls_trainer *t, const char *run_name, 
         LS_REQUIRE(theirs != NULL && theirs->count == p->count, LS_ERR_DATA, "%s: no tensor %s", run->path, p->name);
         snprintf(name, sizeof name, "grad.%s", p->name);
         if (adamw) {
-            compare_adamw(c, run_name, p->name, flat + p->offset, theirs, lsi_safetensors_find(&c->expected, name), absolute);
+            compare_adamw(c, run_name, p->name, flat + p->offset, theirs, lsi_safetensors_find(&c->expected, name),
+                          absolute);
         } else {
             verdict(c, run_name, p->name, "relative norm", relative_norm(flat + p->offset, theirs, 1), 1e-5);
         }
@@ -425,8 +428,8 @@ static ls_status open_set(check *c)
         LS_TRY(lsi_safetensors_open(path, files[i]));
     }
     const lsi_tensor *targets = lsi_safetensors_find(&c->batches, "targets");
-    LS_REQUIRE(targets != NULL && targets->shape.rank >= 2 && lsi_safetensors_find(&c->batches, "inputs") != NULL, LS_ERR_DATA,
-               "%s: no inputs and targets", c->batches.path);
+    LS_REQUIRE(targets != NULL && targets->shape.rank >= 2 && lsi_safetensors_find(&c->batches, "inputs") != NULL,
+               LS_ERR_DATA, "%s: no inputs and targets", c->batches.path);
     LS_REQUIRE(is_gpt(c) || lsi_safetensors_metadata(&c->weights, "dims") != NULL, LS_ERR_DATA,
                "%s: metadata has neither layers (gpt) nor dims (mlp)", c->weights.path);
     c->n_batches = targets->shape.dim[0];

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "kernels/ops.h"
 
-/* ---- a backend that executes at once ----------------------------------------------------------------------------- */
+/* ---- a backend that executes at once ------------------------------------------------------------------------- */
 
 static ls_status launch_now(ls_stream *stream, const ls_op *op, const void *arguments)
 {
@@ -27,7 +27,7 @@ static const ls_backend backend = {.struct_size = sizeof(ls_backend), .name = "n
 static ls_device device = {&backend};
 ls_stream exact_stream = {&device};
 
-/* ---- the graph as the test knows it ------------------------------------------------------------------------------ */
+/* ---- the graph as the test knows it -------------------------------------------------------------------------- */
 
 exact_graph exact;
 
@@ -53,7 +53,7 @@ static void check_equal(const ls_layer_run *run, const char *what, ls_view view,
     }
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------ */
+/* ---- layers -------------------------------------------------------------------------------------------------- */
 
 /* out[s, j] = sum over inputs i of factor_i in_i[s, j % count_i], and the parameter's index where there is one */
 static void compute(const exact_node *n, uint32_t *out)
@@ -190,7 +190,7 @@ static const ls_layer_kind kinds[EXACT_LOSS + 1] = {
     [EXACT_LOSS] = KIND("loss", .d_in_over_in = true, .is_loss = true),
 };
 
-/* ---- building it ------------------------------------------------------------------------------------------------- */
+/* ---- building it --------------------------------------------------------------------------------------------- */
 
 void exact_open(int64_t input_count)
 {

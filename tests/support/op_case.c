@@ -143,7 +143,7 @@ const void *op_case_result(const op_case *c, const ls_view *view, int level)
     return slot->shares < 0 ? slot->result[level] : c->views[slot->shares].result[level];
 }
 
-/* ---- runs -------------------------------------------------------------------------------------------------------- */
+/* ---- runs ---------------------------------------------------------------------------------------------------- */
 
 static void *execute(void *argument)
 {
@@ -292,7 +292,7 @@ ls_status op_case_try(op_case *c)
     return status;
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------------------------- */
+/* ---- comparisons --------------------------------------------------------------------------------------------- */
 
 static double element(const void *data, ls_dtype dtype, int64_t i)
 {

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-void test_check_fails(ls_status status, ls_status expected, const char *part, const char *what, const char *file, int line)
+void test_check_fails(ls_status status, ls_status expected, const char *part, const char *what, const char *file,
+                      int line)
 {
     if (status != expected) {
         print_error("%s: got '%s' (%s), expected '%s'\n", what, ls_status_text(status),

@@ -23,7 +23,8 @@
 /* Expects this failure, with `part` somewhere in its message. */
 #define CHECK_FAILS(expression, expected, part) \
     test_check_fails((expression), (expected), (part), #expression, __FILE__, __LINE__)
-void test_check_fails(ls_status status, ls_status expected, const char *part, const char *what, const char *file, int line);
+void test_check_fails(ls_status status, ls_status expected, const char *part, const char *what, const char *file,
+                      int line);
 
 /* Fails unless all counted memory has been freed. */
 void test_check_no_memory_live(void);

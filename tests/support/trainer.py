@@ -10,6 +10,11 @@ import sys
 import tempfile
 
 
+# What Open MPI needs as root and on few cores, for tests started by hand; ctest sets the same.
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader"}
+
+
 class Case:
     """One test program: a folder of its own, a count of what failed, the build it tests."""
 
@@ -50,7 +55,7 @@ class Case:
 
     def run(self, arguments, np=0, program="trainer", env=None, cwd=None, timeout=300):
         """Runs a program (under mpirun when np is given); returns the finished process with text output."""
-        environment = dict(os.environ, **(env or {}))
+        environment = {**MPI_ENVIRONMENT, **os.environ, **(env or {})}
         return subprocess.run(self.command(arguments, np, program), capture_output=True, text=True, errors="replace",
                               env=environment, cwd=cwd or self.folder, timeout=timeout)
 

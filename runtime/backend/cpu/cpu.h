@@ -5,8 +5,8 @@
 #include "base/pool.h"
 #include <lockstep/backend.h>
 
-/* What an op gets: the pool, the priority of the stream it runs on, and the kernel variant (backend/cpu/isa.h). Op tests
- * and benchmarks make one themselves. */
+/* What an op gets: the pool, the priority of the stream it runs on, and the kernel variant (backend/cpu/isa.h). Op
+ * tests and benchmarks make one themselves. */
 struct ls_cpu_run {
     lsi_pool *pool;
     int priority;

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "base/tsan.h"
 
-/* ---- opening and closing ---------------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------------------------ */
 
 static ls_status choose_isa(const char *name, int *out)
 {
@@ -137,7 +137,7 @@ const char *lsi_cpu_device_variant(ls_device *device)
     return lsi_isa_name((lsi_isa)((lsi_cpu_device *)device)->run.isa);
 }
 
-/* ---- failures --------------------------------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------------------------------------------- */
 
 bool lsi_cpu_device_stopped(const lsi_cpu_device *device)
 {
@@ -181,7 +181,7 @@ ls_status lsi_cpu_device_check(lsi_cpu_device *device)
     return failure.status != LS_OK ? lsi_failure_adopt(&failure) : LS_FAIL(LS_ERR_INTERNAL, "the device was aborted");
 }
 
-/* ---- time stamps ------------------------------------------------------------------------------------------------ */
+/* ---- time stamps -------------------------------------------------------------------------------------------- */
 
 /* The release lets a reader that finds the sequence find the rest too; edges mode does not see it. */
 void lsi_cpu_device_stamp(lsi_cpu_device *device, uint32_t id)

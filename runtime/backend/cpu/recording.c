@@ -110,7 +110,7 @@ ls_status lsi_cpu_recording_join(lsi_cpu_stream *stream, uint32_t edge)
     return lsi_cpu_recording_append(stream, &wait, NULL, 0);
 }
 
-/* ---- the table's entries ---------------------------------------------------------------------------------------- */
+/* ---- the table's entries ------------------------------------------------------------------------------------ */
 
 ls_status lsi_cpu_recording_begin(ls_stream *origin)
 {

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "base/tsan.h"
 
-/* ---- on the stream's thread ------------------------------------------------------------------------------------- */
+/* ---- on the stream's thread --------------------------------------------------------------------------------- */
 
 static void run_op(const lsi_cpu_stream *stream, const lsi_command *command)
 {
@@ -128,7 +128,7 @@ static void *stream_main(void *argument)
     }
 }
 
-/* ---- on the host's -------------------------------------------------------------------------------------------- */
+/* ---- on the host's ---------------------------------------------------------------------------------------- */
 
 ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_command *command, const void *extra, size_t extra_bytes)
 {

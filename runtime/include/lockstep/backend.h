@@ -47,7 +47,7 @@ typedef struct ls_device_options {
     const char *isa;        /* kernel variant that all ranks agreed on; NULL: the best this host runs */
 } ls_device_options;
 
-/* ---- ops ----------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------------------- */
 
 /* What an op running on the host gets besides its arguments. */
 typedef struct ls_cpu_run ls_cpu_run;
@@ -85,7 +85,7 @@ LS_MUST_USE ls_status ls_op_register(ls_device *device, const ls_op *op);
 /* Queues the op; the arguments are copied. Views of count 0 are "not given". */
 LS_MUST_USE ls_status ls_op_launch(ls_stream *stream, const ls_op *op, const void *arguments);
 
-/* ---- the table ------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------- */
 
 /* Every entry is mandatory; a table with a hole or a wrong struct_size is refused. */
 struct ls_backend {

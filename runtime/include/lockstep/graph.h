@@ -1,7 +1,8 @@
 /* Static graphs: build once, compile into plans.
  *
- * Shapes are those of one sample; a plan runs a slot of `micro_batch` samples. Builders never fail in the caller's face:
- * the graph keeps its first error, with the layer's name, later calls do nothing, and ls_graph_compile reports it. */
+ * Shapes are those of one sample; a plan runs a slot of `micro_batch` samples. Builders never fail in the caller's
+ * face: the graph keeps its first error, with the layer's name, later calls do nothing, and ls_graph_compile reports
+ * it. */
 #ifndef LS_GRAPH_H
 #define LS_GRAPH_H
 

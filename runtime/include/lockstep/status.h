@@ -1,7 +1,8 @@
 /* Status codes, and the four macros that may return from the calling function.
  *
  * The code that knows the cause calls LS_FAIL once, with the key, path, size or layer in the message; everyone above
- * passes the status up with LS_TRY. The message lives in a record of the thread (base/failure.h) until it is printed. */
+ * passes the status up with LS_TRY. The message lives in a record of the thread (base/failure.h) until it is printed.
+ */
 #ifndef LS_STATUS_H
 #define LS_STATUS_H
 
@@ -30,7 +31,8 @@ void ls_fail_at(ls_status status, const char *file, int line, const char *format
 /* The message of this thread's last failure; valid until its next one. Empty when there was none. */
 const char *ls_failure_message(void);
 
-/* Records why, with a message that stands alone, and has the value `status` (evaluated twice: a constant or a variable). */
+/* Records why, with a message that stands alone, and has the value `status` (evaluated twice: a constant or a
+ * variable). */
 #define LS_FAIL(status, ...) (ls_fail_at((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 
 #define LS_TRY(expression)                              \

@@ -1,7 +1,8 @@
 /* Everything one step decides, in device memory: one struct per rank, equal bits on all ranks.
  *
  * The commit op alone writes it; optimizer, dropout and loss kernels read it (LS_STATE in ops.def). Whatever changes
- * from step to step reaches a kernel through this struct and never by value, so that a captured step can be replayed. */
+ * from step to step reaches a kernel through this struct and never by value, so that a captured step can be replayed.
+ */
 #ifndef LS_STEP_STATE_H
 #define LS_STEP_STATE_H
 
@@ -42,8 +43,7 @@ enum {
     LS_EXCHANGE_STEP_SECONDS, LS_EXCHANGE_DATA_WAIT, LS_EXCHANGE_COMPUTE, LS_EXCHANGE_COMM, LS_EXCHANGE_COMM_EXPOSED
 };
 
-/* One entry of the ring in pinned memory that the commit op writes for the host: slot = attempted % LS_RESULT_RING. */
-enum { LS_RESULT_RING = 4 };
+/* What the commit op writes for the host, in pinned memory. */
 typedef struct ls_step_result {
     ls_step_state state;                        /* after this step */
     double hits;                                /* over the global batch */

@@ -47,8 +47,8 @@ typedef struct ls_slot ls_slot;     /* one micro-batch of the step being queued 
  * number of times per value; must be a pure function. */
 typedef double (*ls_schedule_fn)(void *argument, int64_t applied);
 
-/* Collective. Borrows graph and data set; both must outlive the trainer. Binds the graph's input and targets to the data
- * set and reports a mismatch with both shapes. */
+/* Collective. Borrows graph and data set; both must outlive the trainer. Binds the graph's input and targets to the
+ * data set and reports a mismatch with both shapes. */
 LS_MUST_USE ls_status ls_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                                         ls_trainer **out);
 void ls_trainer_destroy(ls_trainer **trainer);
