@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "base/tsan.h"
 #include "data/slot.h"
 
 enum { FREE = 0, FULL = 1 };
@@ -160,6 +161,8 @@ static void *stager_main(void *argument)
         if (!wait_complete(loader, share) || !wait_free(loader, pinned->full)) {
             break;
         }
+        lsi_tsan_writes(pinned->input, loader->input_bytes);
+        lsi_tsan_writes(pinned->targets, loader->target_bytes);
         memcpy(pinned->input, share->input, loader->input_bytes);
         memcpy(pinned->targets, share->targets, loader->target_bytes);
         o->device->backend->host_flag_set(o->device, pinned->full, FULL);
@@ -252,6 +255,8 @@ ls_status lsi_loader_fill(lsi_loader *loader, int64_t step)
     if (o->n_slots == 0) {
         return LS_OK;
     }
+    lsi_tsan_writes(pinned->input, loader->input_bytes);
+    lsi_tsan_writes(pinned->targets, loader->target_bytes);
     for (int64_t k = 0; k < o->n_slots; k++) {
         LS_TRY(fill_slot(loader, step, k, pinned->input, pinned->targets));
     }
