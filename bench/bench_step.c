@@ -145,6 +145,8 @@ static ls_status measure(ls_runtime *rt, ls_trainer *t, int n_steps)
                (long long)rt->geometry.n_slots, config->precision.compute);
         printf("step %.4f s (median of %d, %.4f to %.4f)  %.1f tokens/s\n", step, n_steps, steps[0], steps[n_steps - 1],
                tokens / step);
+        printf("of the last step: compute %.4f s, collectives %.4f s, from the last gradient to the commit %.4f s\n",
+               t->times.compute, t->times.comm, t->times.comm_exposed);
         printf("library GEMMs %.4f s (%.0f GFLOP/s per process)  GEMM share %.3f\n", gemm,
                slot_flops(&g) * (double)t->sizes.n_local / gemm * 1e-9, gemm / step);
         fflush(stdout);

@@ -1,5 +1,7 @@
 #include "base/version.h"
 
+#include "lockstep_git.h"
+
 /* The three macros are given by the build, for this file only. */
 const char *lsi_version(void)
 {
