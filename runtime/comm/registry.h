@@ -14,6 +14,8 @@ typedef struct lsi_comm_options {
     lsi_memory_account *account;    /* staging is counted here */
     int n_lanes;
     const lsi_span *share;          /* of every rank */
+    bool fast;                      /* comm.reduction = fast */
+    ls_dtype wire;                  /* comm.dtype; LS_F32 unless fast */
     double timeout_seconds;
     /* Called on the transport's thread when a peer is lost or late; must not return. */
     void (*on_failure)(void *argument, ls_status status);

@@ -11,7 +11,7 @@
 typedef struct lsi_plan_run {
     ls_stream *stream;
     ls_step_state *state;
-    const float *weights;           /* flat */
+    const void *weights;            /* flat, in the plan's compute type */
     float *gradients;               /* flat, of the lane; train only */
     void *activations;              /* lsi_plan_activation_bytes */
     const void *input;              /* micro_batch samples */

@@ -30,6 +30,8 @@ typedef struct ls_compile_options {
     size_t struct_size;
     ls_mode mode;
     int64_t micro_batch;            /* samples of one slot, at least 1 */
+    ls_dtype compute;               /* LS_F32, LS_F16 or LS_BF16: of activations, their gradients and the weights that
+                                     * layers read; weight gradients, statistics and losses are f32 all the same */
     ls_var loss;                    /* made by ls_softmax_xent; none under LS_INFER */
     int n_outputs;                  /* values that stay readable after the forward (ls_plan_output) */
     ls_var output[LS_MAX_OUTPUTS];

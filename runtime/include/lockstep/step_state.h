@@ -15,10 +15,14 @@ extern "C" {
 typedef struct ls_step_state {
     int64_t attempted;    /* steps committed so far, skipped ones included; during step t it reads t - 1 */
     int64_t applied;      /* steps that changed the weights */
-    int64_t in_a_row;     /* non-finite steps in a row, for loss_scale.give_up_after */
+    int64_t in_a_row;     /* non-finite steps in a row, for loss_scale.give_up_after; a dynamic scale counts those that
+                           * ran at its minimum */
+    int64_t growth_tracker;     /* good steps since the scale last changed or overflowed */
+    int64_t hysteresis_left;    /* overflows until the scale backs off */
+    int64_t skipped;            /* non-finite steps so far */
     double beta1_power;   /* beta1 ^ (applied, this step included), as Adam's bias correction needs it */
     double beta2_power;
-    double unscale;       /* gradient = accumulated sum * unscale; 2^k / (scale * counted targets) */
+    double unscale;       /* gradient = accumulated sum * unscale; 2^k / (scale of the backward * counted targets) */
     double grad_norm;     /* L2 norm of the unscaled gradient before clipping; non-finite on an overflow */
     double loss;          /* mean over the counted targets of the global batch; NaN when there was none */
     int64_t counted;      /* targets counted in the global batch */
@@ -49,6 +53,9 @@ typedef struct ls_step_result {
     double hits;                                /* over the global batch */
     double header[LS_EXCHANGE_HEADER];          /* maxima over ranks; the times are those of the step before */
     double runs_wrong;                          /* slots that did not run exactly once: 0 */
+    float scale_used;                           /* loss scale the step's backward ran with */
+    int32_t reserved;
+    int64_t bad_element;                        /* of the flat index: the first gradient that is not finite; -1: none */
 } ls_step_result;
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef enum ls_dtype { LS_F32, LS_F64, LS_I32, LS_U8, LS_DTYPE_COUNT } ls_dtype;
+typedef enum ls_dtype { LS_F32, LS_F64, LS_I32, LS_U8, LS_F16, LS_BF16, LS_DTYPE_COUNT } ls_dtype;
 
 /* Bytes of one element. */
 size_t ls_dtype_bytes(ls_dtype dtype);

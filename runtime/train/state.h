@@ -1,0 +1,40 @@
+/* The training state as checkpoints see it: by element of the flat parameter index, not by rank.
+ *
+ * Every element of masters and moments is held by at least one rank; the runs below name each exactly once over all
+ * ranks (the chunk this rank owns of each bucket), at any ZeRO stage. Settle the trainer before any of these. */
+#ifndef LSI_TRAIN_STATE_H
+#define LSI_TRAIN_STATE_H
+
+#include "graph/param.h"
+#include <lockstep/step_state.h>
+#include <lockstep/train.h>
+
+enum { LSI_STATE_WEIGHTS, LSI_STATE_MOMENT_0, LSI_STATE_MOMENT_1, LSI_STATE_MAX_ARRAYS };
+
+/* Elements [first, first + count) of the flat index in device memory: f32 masters, then the optimizer's moments. */
+typedef struct lsi_state_run {
+    int64_t first, count;
+    float *array[LSI_STATE_MAX_ARRAYS];
+} lsi_state_run;
+
+/* 2 with sgd (weights, momentum), 3 with adamw (weights, exp_avg, exp_avg_sq). */
+int lsi_state_n_arrays(const ls_trainer *trainer);
+/* "" for the weights, else the prefix of the tensor's name in a checkpoint: "exp_avg", "exp_avg_sq", "momentum". */
+const char *lsi_state_array_name(const ls_trainer *trainer, int array);
+const lsi_param_table *lsi_state_params(const ls_trainer *trainer);
+
+/* This rank's runs, ascending in `first`; valid for the trainer's life. */
+int lsi_state_n_runs(const ls_trainer *trainer);
+const lsi_state_run *lsi_state_runs(const ls_trainer *trainer);
+
+/* Copies one run's array to host memory; queued on the compute stream and waited for. */
+LS_MUST_USE ls_status lsi_state_read(ls_trainer *trainer, const lsi_state_run *run, int array, float *host);
+
+/* Replaces everything: for each element this rank holds (which may be more than its runs), `source` is asked for it, in
+ * ascending pieces; then the step state. Also makes the layers' 16-bit copy. Before the first step. */
+typedef ls_status (*lsi_state_source)(void *argument, int array, int64_t first, int64_t count, float *out);
+LS_MUST_USE ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument,
+                                     const ls_step_state *state);
+LS_MUST_USE ls_status lsi_state_get_step(ls_trainer *trainer, ls_step_state *out);
+
+#endif
