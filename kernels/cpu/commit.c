@@ -30,6 +30,9 @@ ls_status LSI_CPU_KERNEL(commit)(const ls_cpu_run *run, const void *arguments)
 
     const double *rates = a->rates.data;
 
+    LS_REQUIRE(!a->dynamic || (a->growth_interval >= 1 && a->hysteresis >= 1 && a->scale_min <= a->scale_max),
+               LS_ERR_INTERNAL, "commit: growth interval %lld, hysteresis %lld, scale from %g to %g",
+               (long long)a->growth_interval, (long long)a->hysteresis, a->scale_min, a->scale_max);
     LS_REQUIRE(a->rates.count >= 2 && (double)a->state->applied >= rates[0] &&
                    (double)a->state->applied - rates[0] < (double)(a->rates.count - 1),
                LS_ERR_INTERNAL, "commit: no learning rate for %lld applied steps", (long long)a->state->applied);

@@ -1,4 +1,5 @@
 /* Dropout: y = x * mask / (1 - probability), the mask drawn anew from the counters at every call. */
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/dropout.h"
 
 enum { DROPOUT_CHUNK = 16384 };     /* elements per block, a multiple of LSI_DROPOUT_WORDS */
@@ -30,22 +31,24 @@ static void draw(const lsi_dropout_args *a, uint32_t sample, int64_t first, uint
 static void drop_range(const dropout_run *run, int64_t s, int64_t begin, int64_t end)
 {
     const lsi_dropout_args *a = run->arguments;
-    const float *x = (const float *)a->x.data + s * a->per_sample;
-    float *y = (float *)a->y.data + s * a->per_sample;
     const uint32_t threshold = run->rule.threshold;
     const float scale = run->rule.scale;
+    float x_tile[LSI_DROPOUT_WORDS], y_tile[LSI_DROPOUT_WORDS];
     uint32_t words[LSI_DROPOUT_WORDS];
 
     for (int64_t e = begin; e < end; e += LSI_DROPOUT_WORDS) {
-        int64_t n = lsi_min(LSI_DROPOUT_WORDS, end - e);
+        int64_t n = lsi_min(LSI_DROPOUT_WORDS, end - e), at = s * a->per_sample + e;
+        const float *x = lsi_convert_load(&a->x, at, n, x_tile);
+        float *y = lsi_convert_target(&a->y, at, y_tile);
 
         draw(a, (uint32_t)(a->first_sample + s), e, words);
 #pragma omp simd
         for (int64_t l = 0; l < n; l++) {
-            float kept = x[e + l] * scale;
+            float kept = x[l] * scale;
 
-            y[e + l] = words[l] >= threshold ? kept : 0.0f;
+            y[l] = words[l] >= threshold ? kept : 0.0f;
         }
+        lsi_convert_store(&a->y, at, n, y);
     }
 }
 
@@ -63,14 +66,11 @@ static void dropout_block(void *argument, int64_t block)
 static void copy_block(void *argument, int64_t block)
 {
     const dropout_run *run = argument;
-    const float *x = run->arguments->x.data;
-    float *y = run->arguments->y.data;
-    int64_t end = lsi_min((block + 1) * DROPOUT_CHUNK, run->arguments->x.count);
+    const lsi_dropout_args *a = run->arguments;
+    size_t element = ls_dtype_bytes(a->x.dtype), at = (size_t)block * DROPOUT_CHUNK * element;
+    int64_t n = lsi_min(DROPOUT_CHUNK, a->x.count - block * DROPOUT_CHUNK);
 
-#pragma omp simd
-    for (int64_t e = block * DROPOUT_CHUNK; e < end; e++) {
-        y[e] = x[e];
-    }
+    memcpy((char *)a->y.data + at, (const char *)a->x.data + at, (size_t)n * element);
 }
 
 ls_status LSI_CPU_KERNEL(dropout)(const ls_cpu_run *run, const void *arguments)
@@ -79,6 +79,7 @@ ls_status LSI_CPU_KERNEL(dropout)(const ls_cpu_run *run, const void *arguments)
     dropout_run r = {.arguments = a};
 
     LS_TRY(lsi_dropout_rule_make(a->probability, &r.rule));
+    LS_TRY(LSI_CONVERT_CHECK("dropout", &a->x, &a->y));
     if (a->x.count == 0) {
         return LS_OK;
     }

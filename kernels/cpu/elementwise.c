@@ -1,20 +1,25 @@
 /* Activations and sums, one element at a time. NaN goes through all of them, ReLU included, as in PyTorch. */
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/math.h"
 
 enum { ELEMENTS_PER_BLOCK = 16384 };
 
-/* The kernel of an op whose function OP_range(arguments, begin, end) computes some of the elements of `view`. */
-#define ELEMENTWISE(op, view)                                                                                   \
+/* The kernel of an op whose function OP_tile(arguments, begin, n) computes a tile of the elements of `view`. The other
+ * arguments are all views of the op, of one type. */
+#define ELEMENTWISE(op, view, ...)                                                                              \
     static void op##_block(void *argument, int64_t block)                                                       \
     {                                                                                                           \
         const lsi_##op##_args *a = argument;                                                                    \
-        int64_t begin = block * ELEMENTS_PER_BLOCK;                                                             \
-        op##_range(a, begin, lsi_min(begin + ELEMENTS_PER_BLOCK, a->view.count));                               \
+        int64_t end = lsi_min((block + 1) * ELEMENTS_PER_BLOCK, a->view.count);                                 \
+        for (int64_t begin = block * ELEMENTS_PER_BLOCK; begin < end; begin += LSI_CONVERT_TILE) {              \
+            op##_tile(a, begin, lsi_min(LSI_CONVERT_TILE, end - begin));                                        \
+        }                                                                                                       \
     }                                                                                                           \
     ls_status LSI_CPU_KERNEL(op)(const ls_cpu_run *run, const void *arguments)                                  \
     {                                                                                                           \
         lsi_##op##_args a = *(const lsi_##op##_args *)arguments;                                                \
+        LS_TRY(LSI_CONVERT_CHECK(#op, __VA_ARGS__));                                                            \
         ls_parallel_for(run, lsi_blocks(a.view.count, ELEMENTS_PER_BLOCK), op##_block, &a);                     \
         return LS_OK;                                                                                           \
     }
@@ -46,79 +51,95 @@ static inline gelu_parts gelu_at(float x)
     return p;
 }
 
-static void gelu_fwd_range(const lsi_gelu_fwd_args *a, int64_t begin, int64_t end)
+static void gelu_fwd_tile(const lsi_gelu_fwd_args *a, int64_t begin, int64_t n)
 {
-    const float *x = a->x.data;
-    float *y = a->y.data;
+    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] * gelu_at(x[i]).s;
     }
+    lsi_convert_store(&a->y, begin, n, y);
 }
-ELEMENTWISE(gelu_fwd, y)
+ELEMENTWISE(gelu_fwd, y, &a.x, &a.y)
 
-static void gelu_bwd_range(const lsi_gelu_bwd_args *a, int64_t begin, int64_t end)
+static void gelu_bwd_tile(const lsi_gelu_bwd_args *a, int64_t begin, int64_t n)
 {
-    const float *x = a->x.data, *dy = a->dy.data;
-    float *dx = a->dx.data;
+    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
+    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         gelu_parts p = gelu_at(x[i]);
         dx[i] = dy[i] * lsi_fma(x[i] * p.ds, p.du2, p.s);
     }
+    lsi_convert_store(&a->dx, begin, n, dx);
 }
-ELEMENTWISE(gelu_bwd, dx)
+ELEMENTWISE(gelu_bwd, dx, &a.x, &a.dy, &a.dx)
 
 /* ---- ReLU ---------------------------------------------------------------------------------------------------- */
 
-static void relu_fwd_range(const lsi_relu_fwd_args *a, int64_t begin, int64_t end)
+static void relu_fwd_tile(const lsi_relu_fwd_args *a, int64_t begin, int64_t n)
 {
-    const float *x = a->x.data;
-    float *y = a->y.data;
+    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] < 0.0f ? 0.0f : x[i];
     }
+    lsi_convert_store(&a->y, begin, n, y);
 }
-ELEMENTWISE(relu_fwd, y)
+ELEMENTWISE(relu_fwd, y, &a.x, &a.y)
 
-static void relu_bwd_range(const lsi_relu_bwd_args *a, int64_t begin, int64_t end)
+static void relu_bwd_tile(const lsi_relu_bwd_args *a, int64_t begin, int64_t n)
 {
-    const float *x = a->x.data, *dy = a->dy.data;
-    float *dx = a->dx.data;
+    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
+    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         dx[i] = x[i] <= 0.0f ? 0.0f : dy[i];
     }
+    lsi_convert_store(&a->dx, begin, n, dx);
 }
-ELEMENTWISE(relu_bwd, dx)
+ELEMENTWISE(relu_bwd, dx, &a.x, &a.dy, &a.dx)
 
 /* ---- sums ---------------------------------------------------------------------------------------------------- */
 
-static void add_range(const lsi_add_args *a, int64_t begin, int64_t end)
+static void add_tile(const lsi_add_args *a, int64_t begin, int64_t n)
 {
-    const float *left = a->a.data, *right = a->b.data;
-    float *y = a->y.data;
+    float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *left = lsi_convert_load(&a->a, begin, n, left_tile);
+    const float *right = lsi_convert_load(&a->b, begin, n, right_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         y[i] = left[i] + right[i];
     }
+    lsi_convert_store(&a->y, begin, n, y);
 }
-ELEMENTWISE(add, y)
+ELEMENTWISE(add, y, &a.a, &a.b, &a.y)
 
-static void add_into_range(const lsi_add_into_args *a, int64_t begin, int64_t end)
+static void add_into_tile(const lsi_add_into_args *a, int64_t begin, int64_t n)
 {
-    const float *x = a->x.data;
-    float *y = a->y.data;
+    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    const float *before = lsi_convert_load(&a->y, begin, n, y_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
 
     LSI_INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
-        y[i] += x[i];
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = before[i] + x[i];
     }
+    lsi_convert_store(&a->y, begin, n, y);
 }
-ELEMENTWISE(add_into, y)
+ELEMENTWISE(add_into, y, &a.x, &a.y)

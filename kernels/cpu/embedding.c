@@ -1,4 +1,5 @@
 /* Token and position embedding. */
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 
 #include <string.h>
@@ -7,20 +8,30 @@ enum { ELEMENTS_PER_BLOCK = 16384 };
 
 /* ---- forward ------------------------------------------------------------------------------------------------- */
 
+/* One row of y, columns [begin, begin + n). */
+static void fwd_tile(const lsi_embedding_fwd_args *a, int64_t row, int64_t begin, int64_t n)
+{
+    float wte_tile[LSI_CONVERT_TILE], wpe_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    int64_t token = ((const int32_t *)a->tokens.data)[row];
+    const float *restrict wte = lsi_convert_load(&a->wte, token * a->width + begin, n, wte_tile);
+    const float *restrict wpe = lsi_convert_load(&a->wpe, row % a->context * a->width + begin, n, wpe_tile);
+    float *restrict y = lsi_convert_target(&a->y, row * a->width + begin, y_tile);
+
+    for (int64_t c = 0; c < n; c++) {
+        y[c] = wte[c] + wpe[c];
+    }
+    lsi_convert_store(&a->y, row * a->width + begin, n, y);
+}
+
 static void embedding_fwd_block(void *argument, int64_t block)
 {
     const lsi_embedding_fwd_args *a = argument;
-    const int32_t *tokens = a->tokens.data;
-    int64_t per_block = lsi_rows_per_block(a->width), begin = block * per_block;
-    int64_t end = lsi_min(begin + per_block, a->samples * a->context);
+    int64_t per_block = lsi_rows_per_block(a->width), first = block * per_block;
+    int64_t last = lsi_min(first + per_block, a->samples * a->context);
 
-    for (int64_t i = begin; i < end; i++) {
-        const float *restrict wte = (const float *)a->wte.data + tokens[i] * a->width;
-        const float *restrict wpe = (const float *)a->wpe.data + i % a->context * a->width;
-        float *restrict y = (float *)a->y.data + i * a->width;
-
-        for (int64_t c = 0; c < a->width; c++) {
-            y[c] = wte[c] + wpe[c];
+    for (int64_t row = first; row < last; row++) {
+        for (int64_t begin = 0; begin < a->width; begin += LSI_CONVERT_TILE) {
+            fwd_tile(a, row, begin, lsi_min(LSI_CONVERT_TILE, a->width - begin));
         }
     }
 }
@@ -31,6 +42,7 @@ ls_status LSI_CPU_KERNEL(embedding_fwd)(const ls_cpu_run *run, const void *argum
     const int32_t *tokens = a.tokens.data;
     int64_t n = a.samples * a.context, rows = a.width > 0 ? a.wte.count / a.width : 0;
 
+    LS_TRY(LSI_CONVERT_CHECK("embedding_fwd", &a.wte, &a.wpe, &a.y));
     for (int64_t i = 0; i < n; i++) {
         LS_REQUIRE(tokens[i] >= 0 && tokens[i] < rows, LS_ERR_DATA,
                    "token %d at position %lld of the micro-batch is outside of the embedding's %lld rows",
@@ -60,12 +72,11 @@ static void wte_block(void *argument, int64_t block)
     int64_t n_columns = lsi_blocks(a->width, TABLE_COLUMNS);
     int64_t first = block / n_columns * TABLE_ROWS, last = lsi_min(first + TABLE_ROWS, a->rows);
     int64_t column = block % n_columns * TABLE_COLUMNS, width = lsi_min(TABLE_COLUMNS, a->width - column);
-    const float *dy = (const float *)a->dy.data + column;
-    float *dwte = (float *)a->dwte.data + column;
+    float *dwte = (float *)a->dwte.data + column, tile[TABLE_COLUMNS];
 
     for (int64_t i = 0; i < a->samples * a->context; i++) {
         if (tokens[i] >= first && tokens[i] < last) {
-            add_row(dwte + tokens[i] * a->width, dy + i * a->width, width);
+            add_row(dwte + tokens[i] * a->width, lsi_convert_load(&a->dy, i * a->width + column, width, tile), width);
         }
     }
 }
@@ -83,14 +94,17 @@ static void wpe_block(void *argument, int64_t block)
 {
     const lsi_embedding_bwd_args *a = argument;
     int64_t begin = block * ELEMENTS_PER_BLOCK, n = lsi_min(ELEMENTS_PER_BLOCK, a->context * a->width - begin);
-    const float *dy = (const float *)a->dy.data + begin;
-    float *dwpe = (float *)a->dwpe.data + begin;
+    float *dwpe = (float *)a->dwpe.data + begin, tile[LSI_CONVERT_TILE];
 
     if (!a->accumulate_wpe) {
         memset(dwpe, 0, (size_t)n * sizeof *dwpe);
     }
     for (int64_t s = 0; s < a->samples; s++) {
-        add_row(dwpe, dy + s * a->context * a->width, n);
+        for (int64_t at = 0; at < n; at += LSI_CONVERT_TILE) {
+            int64_t m = lsi_min(LSI_CONVERT_TILE, n - at), from = s * a->context * a->width + begin + at;
+
+            add_row(dwpe + at, lsi_convert_load(&a->dy, from, m, tile), m);
+        }
     }
 }
 
@@ -98,6 +112,7 @@ ls_status LSI_CPU_KERNEL(embedding_bwd)(const ls_cpu_run *run, const void *argum
 {
     lsi_embedding_bwd_args a = *(const lsi_embedding_bwd_args *)arguments;
 
+    LS_TRY(LSI_CONVERT_CHECK("embedding_bwd", &a.dy));
     if (!a.accumulate_wte) {
         ls_parallel_for(run, lsi_blocks(a.rows * a.width, ELEMENTS_PER_BLOCK), clear_wte_block, &a);
     }

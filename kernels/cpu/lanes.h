@@ -4,7 +4,6 @@
 #ifndef LSI_KERNELS_CPU_LANES_H
 #define LSI_KERNELS_CPU_LANES_H
 
-#include <math.h>
 #include <stdint.h>
 
 enum { LSI_LANES = 32 };
@@ -19,10 +18,9 @@ static inline float lsi_lanes_fold(float lanes[LSI_LANES])
     return lanes[0];
 }
 
-/* Sum of x[0 .. n). */
-static inline float lsi_lanes_sum(const float *x, int64_t n)
+/* Adds x[0 .. n) to the lanes. A row may be added in pieces, if all but the last are whole rounds of the lanes. */
+static inline void lsi_lanes_add(float sum[LSI_LANES], const float *x, int64_t n)
 {
-    float sum[LSI_LANES] = {0};
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
@@ -33,18 +31,22 @@ static inline float lsi_lanes_sum(const float *x, int64_t n)
     for (; i < n; i++) {
         sum[i % LSI_LANES] += x[i];
     }
+}
+
+/* Sum of x[0 .. n). */
+static inline float lsi_lanes_sum(const float *x, int64_t n)
+{
+    float sum[LSI_LANES] = {0};
+
+    lsi_lanes_add(sum, x, n);
     return lsi_lanes_fold(sum);
 }
 
-/* Largest of x[0 .. n), n >= 1; NaN elements are passed over. */
-static inline float lsi_lanes_max(const float *x, int64_t n)
+/* Raises the lanes, -infinity at first, to the largest of x[0 .. n); NaN elements are passed over. */
+static inline void lsi_lanes_raise(float max[LSI_LANES], const float *x, int64_t n)
 {
-    float max[LSI_LANES];
     int64_t i = 0;
 
-    for (int l = 0; l < LSI_LANES; l++) {
-        max[l] = -INFINITY;
-    }
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
         for (int l = 0; l < LSI_LANES; l++) {
             max[l] = x[i + l] > max[l] ? x[i + l] : max[l];
@@ -53,10 +55,17 @@ static inline float lsi_lanes_max(const float *x, int64_t n)
     for (; i < n; i++) {
         max[0] = x[i] > max[0] ? x[i] : max[0];
     }
+}
+
+/* The largest of the lanes. */
+static inline float lsi_lanes_largest(const float max[LSI_LANES])
+{
+    float largest = max[0];
+
     for (int l = 1; l < LSI_LANES; l++) {
-        max[0] = max[l] > max[0] ? max[l] : max[0];
+        largest = max[l] > largest ? max[l] : largest;
     }
-    return max[0];
+    return largest;
 }
 
 #endif

@@ -1,15 +1,16 @@
-/* Layer norm over the last extent. Forward and dx work on whole rows, dgamma and dbeta on ranges of columns. */
+/* Layer norm over the last extent. Forward and dx work on rows, tile by tile, and hold sums in lanes that do not know
+ * where a tile ends; dgamma and dbeta work on ranges of columns. */
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------- */
 
-/* Sum of (x - mean)^2. */
-static float squared_deviation(const float *x, int64_t n, float mean)
+/* Adds (x - mean)^2 to the lanes. */
+static void add_squared_deviations(float sum[LSI_LANES], const float *x, int64_t n, float mean)
 {
-    float sum[LSI_LANES] = {0};
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
@@ -22,27 +23,51 @@ static float squared_deviation(const float *x, int64_t n, float mean)
         float d = x[i] - mean;
         sum[i % LSI_LANES] = lsi_fma(d, d, sum[i % LSI_LANES]);
     }
-    return lsi_lanes_fold(sum);
+}
+
+static void fwd_tile(const lsi_layernorm_fwd_args *a, int64_t row, int64_t begin, float mean, float rstd)
+{
+    float x_tile[LSI_CONVERT_TILE], gamma_tile[LSI_CONVERT_TILE], beta_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    int64_t n = lsi_min(LSI_CONVERT_TILE, a->cols - begin), at = row * a->cols + begin;
+    const float *restrict x = lsi_convert_load(&a->x, at, n, x_tile);
+    const float *restrict gamma = lsi_convert_load(&a->gamma, begin, n, gamma_tile);
+    const float *restrict beta = lsi_convert_load(&a->beta, begin, n, beta_tile);
+    float *restrict y = lsi_convert_target(&a->y, at, y_tile);
+
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = lsi_fma((x[i] - mean) * rstd, gamma[i], beta[i]);
+    }
+    lsi_convert_store(&a->y, at, n, y);
+}
+
+static void fwd_row(const lsi_layernorm_fwd_args *a, int64_t row)
+{
+    float sum[LSI_LANES] = {0}, squares[LSI_LANES] = {0}, tile[LSI_CONVERT_TILE];
+
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->cols - begin);
+        lsi_lanes_add(sum, lsi_convert_load(&a->x, row * a->cols + begin, n, tile), n);
+    }
+    float mean = lsi_lanes_fold(sum) / (float)a->cols;
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->cols - begin);
+        add_squared_deviations(squares, lsi_convert_load(&a->x, row * a->cols + begin, n, tile), n, mean);
+    }
+    float rstd = 1.0f / sqrtf(lsi_lanes_fold(squares) / (float)a->cols + a->eps);
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        fwd_tile(a, row, begin, mean, rstd);
+    }
+    ((float *)a->mean.data)[row] = mean;
+    ((float *)a->rstd.data)[row] = rstd;
 }
 
 static void layernorm_fwd_block(void *argument, int64_t block)
 {
     const lsi_layernorm_fwd_args *a = argument;
-    const float *restrict gamma = a->gamma.data, *restrict beta = a->beta.data;
-    int64_t begin = block * lsi_rows_per_block(a->cols), end = lsi_min(begin + lsi_rows_per_block(a->cols), a->rows);
+    int64_t per_block = lsi_rows_per_block(a->cols);
 
-    for (int64_t row = begin; row < end; row++) {
-        const float *restrict x = (const float *)a->x.data + row * a->cols;
-        float *restrict y = (float *)a->y.data + row * a->cols;
-        float mean = lsi_lanes_sum(x, a->cols) / (float)a->cols;
-        float variance = squared_deviation(x, a->cols, mean) / (float)a->cols;
-        float rstd = 1.0f / sqrtf(variance + a->eps);
-
-        for (int64_t i = 0; i < a->cols; i++) {
-            y[i] = lsi_fma((x[i] - mean) * rstd, gamma[i], beta[i]);
-        }
-        ((float *)a->mean.data)[row] = mean;
-        ((float *)a->rstd.data)[row] = rstd;
+    for (int64_t row = block * per_block; row < lsi_min((block + 1) * per_block, a->rows); row++) {
+        fwd_row(a, row);
     }
 }
 
@@ -50,6 +75,7 @@ ls_status LSI_CPU_KERNEL(layernorm_fwd)(const ls_cpu_run *run, const void *argum
 {
     lsi_layernorm_fwd_args a = *(const lsi_layernorm_fwd_args *)arguments;
 
+    LS_TRY(LSI_CONVERT_CHECK("layernorm_fwd", &a.x, &a.gamma, &a.beta, &a.y));
     ls_parallel_for(run, lsi_blocks(a.rows, lsi_rows_per_block(a.cols)), layernorm_fwd_block, &a);
     return LS_OK;
 }
@@ -61,15 +87,15 @@ static void parameters_block(void *argument, int64_t block)
     const lsi_layernorm_bwd_args *a = argument;
     const float *mean = a->mean.data, *rstd = a->rstd.data;
     int64_t begin = block * LSI_COLUMNS, n = lsi_min(LSI_COLUMNS, a->cols - begin);
-    float dgamma[LSI_COLUMNS] = {0}, dbeta[LSI_COLUMNS] = {0};
+    float dgamma[LSI_COLUMNS] = {0}, dbeta[LSI_COLUMNS] = {0}, x_tile[LSI_COLUMNS], dy_tile[LSI_COLUMNS];
 
     for (int64_t first = 0; first < a->rows; first += LSI_COLUMN_ROWS) {
         int64_t last = lsi_min(first + LSI_COLUMN_ROWS, a->rows);
         float part_gamma[LSI_COLUMNS] = {0}, part_beta[LSI_COLUMNS] = {0};
 
         for (int64_t row = first; row < last; row++) {
-            const float *x = (const float *)a->x.data + row * a->cols + begin;
-            const float *dy = (const float *)a->dy.data + row * a->cols + begin;
+            const float *x = lsi_convert_load(&a->x, row * a->cols + begin, n, x_tile);
+            const float *dy = lsi_convert_load(&a->dy, row * a->cols + begin, n, dy_tile);
             float m = mean[row], s = rstd[row];
 
             for (int64_t i = 0; i < n; i++) {
@@ -84,50 +110,83 @@ static void parameters_block(void *argument, int64_t block)
     lsi_columns_store((float *)a->dbeta.data + begin, dbeta, n, a->accumulate_dbeta);
 }
 
-/* g = dy gamma: sums of g and of g (x - mean). */
-static void row_sums(const float *x, const float *gamma, const float *dy, int64_t n, float mean, float *sum_g,
-                     float *sum_gx)
+/* Lanes of the two sums over a row that dx needs: of g = dy gamma, and of g (x - mean). */
+typedef struct row_sums {
+    float g[LSI_LANES], gx[LSI_LANES];
+} row_sums;
+
+static void add_to_row_sums(row_sums *s, const float *x, const float *gamma, const float *dy, int64_t n, float mean)
 {
-    float g[LSI_LANES] = {0}, gx[LSI_LANES] = {0};
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
         for (int l = 0; l < LSI_LANES; l++) {
             float d = dy[i + l] * gamma[i + l];
-            g[l] += d;
-            gx[l] = lsi_fma(d, x[i + l] - mean, gx[l]);
+            s->g[l] += d;
+            s->gx[l] = lsi_fma(d, x[i + l] - mean, s->gx[l]);
         }
     }
     for (; i < n; i++) {
         float d = dy[i] * gamma[i];
-        g[i % LSI_LANES] += d;
-        gx[i % LSI_LANES] = lsi_fma(d, x[i] - mean, gx[i % LSI_LANES]);
+        s->g[i % LSI_LANES] += d;
+        s->gx[i % LSI_LANES] = lsi_fma(d, x[i] - mean, s->gx[i % LSI_LANES]);
     }
-    *sum_g = lsi_lanes_fold(g);
-    *sum_gx = lsi_lanes_fold(gx);
+}
+
+/* What dx reads of one tile of a row. */
+typedef struct dx_inputs {
+    const float *x, *gamma, *dy;
+    int64_t n;
+    float x_tile[LSI_CONVERT_TILE], gamma_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE];
+} dx_inputs;
+
+static void load_dx_inputs(const lsi_layernorm_bwd_args *a, int64_t row, int64_t begin, dx_inputs *out)
+{
+    out->n = lsi_min(LSI_CONVERT_TILE, a->cols - begin);
+    out->x = lsi_convert_load(&a->x, row * a->cols + begin, out->n, out->x_tile);
+    out->gamma = lsi_convert_load(&a->gamma, begin, out->n, out->gamma_tile);
+    out->dy = lsi_convert_load(&a->dy, row * a->cols + begin, out->n, out->dy_tile);
 }
 
 /* dx = rstd (g - mean of g - xhat * mean of (g xhat)), xhat = (x - mean) rstd */
+static void dx_row(const lsi_layernorm_bwd_args *a, int64_t row)
+{
+    float mean = ((const float *)a->mean.data)[row], rstd = ((const float *)a->rstd.data)[row];
+    float dx_tile[LSI_CONVERT_TILE];
+    row_sums sums = {{0}, {0}};
+    dx_inputs in;
+
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        load_dx_inputs(a, row, begin, &in);
+        add_to_row_sums(&sums, in.x, in.gamma, in.dy, in.n, mean);
+    }
+    float mean_g = lsi_lanes_fold(sums.g) / (float)a->cols;
+    float slope = lsi_lanes_fold(sums.gx) * rstd * rstd / (float)a->cols;
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        int64_t at = row * a->cols + begin;
+
+        if (a->cols > LSI_CONVERT_TILE) {       /* else the sums have left it loaded */
+            load_dx_inputs(a, row, begin, &in);
+        }
+        const float *x = in.x, *gamma = in.gamma, *dy = in.dy;
+        const float *before = a->accumulate_dx ? lsi_convert_load(&a->dx, at, in.n, dx_tile) : NULL;
+        float *dx = lsi_convert_target(&a->dx, at, dx_tile);
+        LSI_INDEPENDENT
+        for (int64_t i = 0; i < in.n; i++) {
+            float value = rstd * (dy[i] * gamma[i] - lsi_fma(x[i] - mean, slope, mean_g));
+            dx[i] = before != NULL ? before[i] + value : value;
+        }
+        lsi_convert_store(&a->dx, at, in.n, dx);
+    }
+}
+
 static void dx_block(void *argument, int64_t block)
 {
     const lsi_layernorm_bwd_args *a = argument;
-    const float *gamma = a->gamma.data;
-    int64_t begin = block * lsi_rows_per_block(a->cols), end = lsi_min(begin + lsi_rows_per_block(a->cols), a->rows);
+    int64_t per_block = lsi_rows_per_block(a->cols);
 
-    for (int64_t row = begin; row < end; row++) {
-        const float *x = (const float *)a->x.data + row * a->cols;
-        const float *dy = (const float *)a->dy.data + row * a->cols;
-        float *dx = (float *)a->dx.data + row * a->cols;
-        float mean = ((const float *)a->mean.data)[row], rstd = ((const float *)a->rstd.data)[row];
-        float sum_g, sum_gx;
-
-        row_sums(x, gamma, dy, a->cols, mean, &sum_g, &sum_gx);
-        float mean_g = sum_g / (float)a->cols, slope = sum_gx * rstd * rstd / (float)a->cols;
-        LSI_INDEPENDENT
-        for (int64_t i = 0; i < a->cols; i++) {
-            float value = rstd * (dy[i] * gamma[i] - lsi_fma(x[i] - mean, slope, mean_g));
-            dx[i] = a->accumulate_dx ? dx[i] + value : value;
-        }
+    for (int64_t row = block * per_block; row < lsi_min((block + 1) * per_block, a->rows); row++) {
+        dx_row(a, row);
     }
 }
 
@@ -135,6 +194,7 @@ ls_status LSI_CPU_KERNEL(layernorm_bwd)(const ls_cpu_run *run, const void *argum
 {
     lsi_layernorm_bwd_args a = *(const lsi_layernorm_bwd_args *)arguments;
 
+    LS_TRY(LSI_CONVERT_CHECK("layernorm_bwd", &a.x, &a.gamma, &a.dy, &a.dx));
     ls_parallel_for(run, lsi_blocks(a.cols, LSI_COLUMNS), parameters_block, &a);
     if (a.dx.count > 0) {
         ls_parallel_for(run, lsi_blocks(a.rows, lsi_rows_per_block(a.cols)), dx_block, &a);

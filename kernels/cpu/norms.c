@@ -1,4 +1,7 @@
 /* Sums of squares per block, in double: what the gradient norm and the non-finite check are made of. */
+#include <math.h>
+
+#include "kernels/commit.h"
 #include "kernels/cpu/kernel.h"
 
 enum { NORM_LANES = 16 };
@@ -27,13 +30,23 @@ static double sum_of_squares(const float *g, int64_t n)
     return lane[0];
 }
 
+static int64_t first_not_finite(const float *g)
+{
+    int64_t i = 0;
+
+    while (isfinite(g[i])) {
+        i++;
+    }
+    return i;
+}
+
 static void block_norms_block(void *argument, int64_t block)
 {
     const lsi_block_norms_args *a = argument;
-    double *sums = a->sums.data;
+    const float *g = (const float *)a->g.data + block * LSI_BLOCK;
+    double sum = sum_of_squares(g, lsi_min(LSI_BLOCK, a->g.count - block * LSI_BLOCK));
 
-    sums[block] = sum_of_squares((const float *)a->g.data + block * LSI_BLOCK,
-                                 lsi_min(LSI_BLOCK, a->g.count - block * LSI_BLOCK));
+    ((double *)a->sums.data)[block] = isfinite(sum) ? sum : lsi_bad_sum(first_not_finite(g));
 }
 
 ls_status LSI_CPU_KERNEL(block_norms)(const ls_cpu_run *run, const void *arguments)

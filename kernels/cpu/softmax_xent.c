@@ -1,48 +1,66 @@
 /* Softmax and cross-entropy in one: the probabilities are never stored, the backward makes them again from the row's
  * log-sum-exp. */
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/math.h"
 
-/* Exponentials that are summed in f32; these sums are added in double. */
-enum { CHUNK = 1024 };
+static float row_max(const lsi_softmax_xent_fwd_args *a, int64_t row)
+{
+    float max[LSI_LANES], tile[LSI_CONVERT_TILE];
 
-static double sum_exp(const float *x, int64_t n, float max)
+    for (int l = 0; l < LSI_LANES; l++) {
+        max[l] = -INFINITY;
+    }
+    for (int64_t begin = 0; begin < a->classes; begin += LSI_CONVERT_TILE) {
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->classes - begin);
+        lsi_lanes_raise(max, lsi_convert_load(&a->logits, row * a->pitch + begin, n, tile), n);
+    }
+    return lsi_lanes_largest(max);
+}
+
+/* The exponentials of a tile are summed in f32, these sums in double. */
+static double sum_exp(const lsi_softmax_xent_fwd_args *a, int64_t row, float max)
 {
     double sum = 0.0;
 
-    for (int64_t begin = 0; begin < n; begin += CHUNK) {
-        int64_t m = lsi_min(CHUNK, n - begin);
-        float e[CHUNK];
-        for (int64_t i = 0; i < m; i++) {
-            e[i] = lsi_exp(x[begin + i] - max);
+    for (int64_t begin = 0; begin < a->classes; begin += LSI_CONVERT_TILE) {
+        float tile[LSI_CONVERT_TILE], e[LSI_CONVERT_TILE];
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->classes - begin);
+        const float *x = lsi_convert_load(&a->logits, row * a->pitch + begin, n, tile);
+
+        for (int64_t i = 0; i < n; i++) {
+            e[i] = lsi_exp(x[i] - max);
         }
-        sum += (double)lsi_lanes_sum(e, m);
+        sum += (double)lsi_lanes_sum(e, n);
     }
     return sum;
 }
 
-/* Whether the target is the first among the largest. */
-static bool is_first_max(const float *x, int64_t target, float max)
+/* Whether any of the first n logits of the row is as large. */
+static bool has_max(const lsi_softmax_xent_fwd_args *a, int64_t row, int64_t n, float max)
 {
-    if (x[target] != max) {
-        return false;
-    }
-    for (int64_t i = 0; i < target; i++) {
-        if (x[i] == max) {
-            return false;
+    float tile[LSI_CONVERT_TILE];
+
+    for (int64_t begin = 0; begin < n; begin += LSI_CONVERT_TILE) {
+        int64_t m = lsi_min(LSI_CONVERT_TILE, n - begin);
+        const float *x = lsi_convert_load(&a->logits, row * a->pitch + begin, m, tile);
+
+        for (int64_t i = 0; i < m; i++) {
+            if (x[i] == max) {
+                return true;
+            }
         }
     }
-    return true;
+    return false;
 }
 
 static void fwd_row(const lsi_softmax_xent_fwd_args *a, int64_t row)
 {
-    const float *x = (const float *)a->logits.data + row * a->pitch;
     int32_t target = ((const int32_t *)a->targets.data)[row];
-    float *loss = (float *)a->losses.data + row, *hit = (float *)a->hits.data + row;
-    float max = lsi_lanes_max(x, a->classes);
-    float log_sum = lsi_log((float)sum_exp(x, a->classes, max));
+    float *loss = (float *)a->losses.data + row, *hit = (float *)a->hits.data + row, tile[1];
+    float max = row_max(a, row);
+    float log_sum = lsi_log((float)sum_exp(a, row, max));
 
     ((float *)a->lse.data)[row] = max + log_sum;
     if (target < 0) {
@@ -50,8 +68,10 @@ static void fwd_row(const lsi_softmax_xent_fwd_args *a, int64_t row)
         *hit = 0.0f;
         return;
     }
-    *loss = log_sum + (max - x[target]);
-    *hit = log_sum == log_sum && is_first_max(x, target, max) ? 1.0f : 0.0f;
+    float x = *lsi_convert_load(&a->logits, row * a->pitch + target, 1, tile);
+    *loss = log_sum + (max - x);
+    /* the target is the first among the largest */
+    *hit = log_sum == log_sum && x == max && !has_max(a, row, target, max) ? 1.0f : 0.0f;
 }
 
 static void fwd_block(void *argument, int64_t block)
@@ -69,6 +89,7 @@ ls_status LSI_CPU_KERNEL(softmax_xent_fwd)(const ls_cpu_run *run, const void *ar
     lsi_softmax_xent_fwd_args a = *(const lsi_softmax_xent_fwd_args *)arguments;
     const int32_t *targets = a.targets.data;
 
+    LS_TRY(LSI_CONVERT_CHECK("softmax_xent_fwd", &a.logits));
     for (int64_t row = 0; row < a.rows; row++) {
         LS_REQUIRE(targets[row] < a.classes, LS_ERR_DATA,
                    "target %d in row %lld of the micro-batch, but there are %lld classes", (int)targets[row],
@@ -80,23 +101,30 @@ ls_status LSI_CPU_KERNEL(softmax_xent_fwd)(const ls_cpu_run *run, const void *ar
 
 static void bwd_row(const lsi_softmax_xent_bwd_args *a, int64_t row)
 {
-    const float *x = (const float *)a->logits.data + row * a->pitch;
-    float *dx = (float *)a->dlogits.data + row * a->pitch;
     int32_t target = ((const int32_t *)a->targets.data)[row];
     float lse = ((const float *)a->lse.data)[row], scale = a->seed * a->state->loss_scale;
-    int64_t written = 0;
+    float x_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
+    int64_t written = target < 0 ? 0 : a->classes;
+    size_t element_bytes = ls_dtype_bytes(a->dlogits.dtype);
 
-    if (target >= 0) {
-        float p_target = lsi_exp(x[target] - lse);
+    for (int64_t begin = 0; begin < written; begin += LSI_CONVERT_TILE) {
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->classes - begin), at = row * a->pitch + begin;
+        const float *x = lsi_convert_load(&a->logits, at, n, x_tile);
+        float *dx = lsi_convert_target(&a->dlogits, at, dx_tile);
+        bool has_target = target >= begin && target < begin + n;
+        float p_target = has_target ? lsi_exp(x[target - begin] - lse) : 0.0f;
 
         LSI_INDEPENDENT
-        for (int64_t i = 0; i < a->classes; i++) {
+        for (int64_t i = 0; i < n; i++) {
             dx[i] = lsi_exp(x[i] - lse) * scale;
         }
-        dx[target] = (p_target - 1.0f) * scale;
-        written = a->classes;
+        if (has_target) {
+            dx[target - begin] = (p_target - 1.0f) * scale;
+        }
+        lsi_convert_store(&a->dlogits, at, n, dx);
     }
-    memset(dx + written, 0, (size_t)(a->pitch - written) * sizeof *dx);
+    memset((unsigned char *)a->dlogits.data + (size_t)(row * a->pitch + written) * element_bytes, 0,
+           (size_t)(a->pitch - written) * element_bytes);
 }
 
 static void bwd_block(void *argument, int64_t block)
@@ -113,6 +141,7 @@ ls_status LSI_CPU_KERNEL(softmax_xent_bwd)(const ls_cpu_run *run, const void *ar
 {
     lsi_softmax_xent_bwd_args a = *(const lsi_softmax_xent_bwd_args *)arguments;
 
+    LS_TRY(LSI_CONVERT_CHECK("softmax_xent_bwd", &a.logits, &a.dlogits));
     ls_parallel_for(run, lsi_blocks(a.rows, lsi_rows_per_block(a.classes)), bwd_block, &a);
     return LS_OK;
 }

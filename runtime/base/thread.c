@@ -9,6 +9,9 @@
 /* Of libgomp, which the maths library runs on; its header comes only with the compiler. */
 void omp_set_num_threads(int n);
 
+/* Kernels keep more than 1 MiB of tiles there; what the shell's limit says must not decide whether they fit. */
+enum { STACK_BYTES = 8 << 20 };
+
 typedef struct start {
     char name[16];              /* the system keeps 15 characters */
     void *(*main)(void *);
@@ -31,6 +34,7 @@ ls_status lsi_thread_start(pthread_t *thread, const char *name, void *(*main)(vo
     /* A fault must still kill the process where it happens. */
     static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t blocked, before;
+    pthread_attr_t attributes;
     void *memory;
 
     LS_TRY(lsi_memory_alloc(sizeof(start), "the start of a thread", &memory));
@@ -45,7 +49,12 @@ ls_status lsi_thread_start(pthread_t *thread, const char *name, void *(*main)(vo
     }
     /* Blocked here, because the new thread inherits the mask: it never has a moment without it. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int error = pthread_create(thread, NULL, run, s);
+    int error = pthread_attr_init(&attributes);
+    if (error == 0) {
+        error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        error = error == 0 ? pthread_create(thread, &attributes, run, s) : error;
+        pthread_attr_destroy(&attributes);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         lsi_memory_free(s);

@@ -1,6 +1,7 @@
 #include "comm/transport_mpi.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -39,6 +40,18 @@ ls_status lsi_messages_receive(lsi_mpi_comm *comm, lsi_messages *messages, void 
     return LS_OK;
 }
 
+ls_status lsi_messages_sum(lsi_mpi_comm *comm, lsi_messages *messages, const void *data, void *total, int count,
+                           MPI_Datatype type, MPI_Op op, int root)
+{
+    bool is_root = comm->head.rank == root, in_place = is_root && data == total;
+
+    int error = MPI_Ireduce(in_place ? MPI_IN_PLACE : data, is_root ? total : NULL, count, type, op, root,
+                            comm->communicator, &messages->request[messages->n]);
+    LS_TRY(lsi_messages_check(error, "MPI_Ireduce"));
+    messages->peer[messages->n++] = LSI_MPI_ANY_RANK;
+    return LS_OK;
+}
+
 static void pause_after(int tries)
 {
     if (tries < YIELDS) {
@@ -51,7 +64,8 @@ static void pause_after(int tries)
 
 static ls_status fail_late(const lsi_mpi_comm *comm, const lsi_messages *messages, const char *doing)
 {
-    int missing = 0, first = 0;
+    int missing = 0, first = LSI_MPI_ANY_RANK;
+    char who[32] = "another rank";
 
     for (int i = messages->n - 1; i >= 0; i--) {
         int done = 0;
@@ -63,11 +77,14 @@ static ls_status fail_late(const lsi_mpi_comm *comm, const lsi_messages *message
             first = messages->peer[i];
         }
     }
+    if (first != LSI_MPI_ANY_RANK) {
+        snprintf(who, sizeof who, "rank %d", first);
+    }
     return LS_FAIL(LS_ERR_TIMEOUT,
-                   "rank %d has waited %.3g s for rank %d while %s (%s of %zu bytes; %d of %d messages missing): rank "
-                   "%d is gone, stopped, held up by another rank, or slower than comm.timeout allows",
-                   comm->head.rank, comm->timeout_seconds, first, doing, comm->current->name, comm->current->bytes,
-                   missing, messages->n, first);
+                   "rank %d has waited %.3g s for %s while %s (%s of %zu bytes; %d of %d messages missing): %s "
+                   "is gone, stopped, held up by another rank, or slower than comm.timeout allows",
+                   comm->head.rank, comm->timeout_seconds, who, doing, comm->current->name, comm->current->bytes,
+                   missing, messages->n, who);
 }
 
 ls_status lsi_messages_wait(lsi_mpi_comm *comm, lsi_messages *messages, const char *doing)

@@ -5,7 +5,7 @@
 
 #include "base/tsan.h"
 
-enum { TAG_EXCHANGE = 2 * LSI_REDUCTION_MAX_STAGES, TAG_BROADCAST };
+enum { TAG_EXCHANGE = LSI_TAG_MOVE, TAG_BROADCAST };
 
 /* The messages are small: everybody tells everybody, in one wait. */
 ls_status lsi_exchange_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
@@ -53,7 +53,7 @@ static int find_family(int rank, int world, int root, int *parent, int child[LSI
 ls_status lsi_broadcast_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
 {
     const lsi_mpi_broadcast *broadcast = &collective->u.broadcast;
-    size_t bytes = collective->bytes, piece = (size_t)comm->piece * sizeof(float);
+    size_t bytes = collective->bytes, piece = comm->piece_bytes;
     size_t n_pieces = (bytes + piece - 1) / piece;
     int parent, child[LSI_MPI_MAX_CHILDREN];
     int n_children = find_family(comm->head.rank, comm->head.world, broadcast->root, &parent, child);

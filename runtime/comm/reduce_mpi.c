@@ -14,8 +14,6 @@
 #include "comm/evaluate.h"
 #include "kernels/ops.h"
 
-enum { TAG_STAGE = 0, TAG_HOP = LSI_REDUCTION_MAX_STAGES };
-
 enum { FLOATS_PER_LINE = 16 };
 
 typedef struct reduction_run {
@@ -23,9 +21,10 @@ typedef struct reduction_run {
     const lsi_mpi_reduce *reduce;
 } reduction_run;
 
-void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, int64_t piece, lsi_mpi_staging *out)
+void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, lsi_mpi_staging *out)
 {
-    int64_t n_blocks = (n + LSI_BLOCK - 1) / LSI_BLOCK, start, largest, n_all = 0;
+    int64_t piece = (int64_t)(piece_bytes / sizeof(float)), n_blocks = (n + LSI_BLOCK - 1) / LSI_BLOCK;
+    int64_t start, largest, n_all = 0;
     lsi_route counts;
 
     /* The first chunk is the largest, and the first owners are the ones whose chunks are not empty. */
@@ -34,7 +33,6 @@ void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, int
     int64_t width = largest < piece ? largest : piece;
     *out = (lsi_mpi_staging){
         .width = (width + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE,
-        .n_rounds = (largest + piece - 1) / piece,
         .n_sets = largest > piece ? 2 : 1,
     };
     for (int s = 0; s < reduction->n_stages; s++) {
@@ -44,15 +42,9 @@ void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, int
     out->bytes = (size_t)(n_all * out->width) * sizeof(float);
 }
 
-/* The part of the owner's chunk that belongs to this round: its elements, 0 when there is none. */
 static int64_t part(const reduction_run *run, int owner, int64_t round, int64_t *at)
 {
-    int64_t piece = run->comm->piece, start, count;
-
-    lsi_shares_chunk(run->reduce->n, run->comm->head.world, owner, &start, &count);
-    *at = start + round * piece;
-    int64_t left = start + count - *at;
-    return left < 0 ? 0 : left < piece ? left : piece;
+    return lsi_chunks_part(run->comm, &run->reduce->out, owner, round, at);
 }
 
 static float *slot_data(const reduction_run *run, int stage, int slot, int64_t round)
@@ -82,7 +74,7 @@ static ls_status post_stage(const reduction_run *run, int s, int64_t round)
 
         if (bytes > 0) {
             float *slot = slot_data(run, s, m->place, round);
-            LS_TRY(lsi_messages_receive(comm, messages, slot, bytes, m->peer, TAG_STAGE + s));
+            LS_TRY(lsi_messages_receive(comm, messages, slot, bytes, m->peer, LSI_TAG_STAGE + s));
         }
     }
     for (int i = 0; i < stage->n_send; i++) {
@@ -91,7 +83,7 @@ static ls_status post_stage(const reduction_run *run, int s, int64_t round)
 
         if (bytes > 0) {
             const float *data = place_data(run, s, m->place, round, at);
-            LS_TRY(lsi_messages_send(comm, messages, data, bytes, m->peer, TAG_STAGE + s));
+            LS_TRY(lsi_messages_send(comm, messages, data, bytes, m->peer, LSI_TAG_STAGE + s));
         }
     }
     return LS_OK;
@@ -116,34 +108,9 @@ static ls_status finish_stage(const reduction_run *run, int s, int64_t round)
         for (int k = 0; k < sum->n; k++) {
             comm->operand[k] = place_data(run, s, stage->operand[sum->first + k], round, at);
         }
-        float *out = sum->slot == LSI_ROUTE_TOTAL ? run->reduce->out + at : slot_data(run, s + 1, sum->slot, round);
+        float *out = sum->slot == LSI_ROUTE_TOTAL ? lsi_chunks_data(&run->reduce->out, sum->owner, round, at)
+                                                  : slot_data(run, s + 1, sum->slot, round);
         lsi_evaluate(stage->step + sum->step, 2 * sum->n - 1, comm->operand, (size_t)n, out);
-    }
-    return LS_OK;
-}
-
-static ls_status post_hop(const reduction_run *run, int h, int64_t round)
-{
-    lsi_mpi_comm *comm = run->comm;
-    const lsi_route_hop *hop = &comm->route.hop[h];
-    lsi_messages *messages = &comm->hop[h][round % 2];
-    int64_t at;
-
-    for (int i = 0; i < hop->n_receive; i++) {
-        const lsi_route_message *m = &hop->receive[i];
-        size_t bytes = (size_t)part(run, m->owner, round, &at) * sizeof(float);
-
-        if (bytes > 0) {
-            LS_TRY(lsi_messages_receive(comm, messages, run->reduce->out + at, bytes, m->peer, TAG_HOP + h));
-        }
-    }
-    for (int i = 0; i < hop->n_send; i++) {
-        const lsi_route_message *m = &hop->send[i];
-        size_t bytes = (size_t)part(run, m->owner, round, &at) * sizeof(float);
-
-        if (bytes > 0) {
-            LS_TRY(lsi_messages_send(comm, messages, run->reduce->out + at, bytes, m->peer, TAG_HOP + h));
-        }
     }
     return LS_OK;
 }
@@ -157,19 +124,19 @@ static ls_status advance(const reduction_run *run, int phase, int64_t round)
         LS_TRY(finish_stage(run, phase - 1, round));
     }
     if (hop > 0) {
-        LS_TRY(lsi_messages_wait(run->comm, &run->comm->hop[hop - 1][round % 2], "gathering the totals"));
+        LS_TRY(lsi_hop_wait(run->comm, hop - 1, round));
     }
     if (hop < 0) {
         return post_stage(run, phase, round);
     }
-    return run->reduce->gather && hop < n_stages ? post_hop(run, hop, round) : LS_OK;
+    return run->reduce->gather && hop < n_stages ? lsi_hop_post(run->comm, &run->reduce->out, hop, round) : LS_OK;
 }
 
 ls_status lsi_reduce_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
 {
     reduction_run run = {.comm = comm, .reduce = &collective->u.reduce};
     int n_phases = comm->route.n_stages * (run.reduce->gather ? 2 : 1) + 1;
-    int64_t n_rounds = run.reduce->staging.n_rounds;
+    int64_t n_rounds = run.reduce->out.n_rounds;
 
     for (int64_t step = 0; step < n_rounds + n_phases - 1; step++) {
         for (int phase = 0; phase < n_phases; phase++) {
@@ -186,13 +153,13 @@ ls_status lsi_reduce_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collectiv
 void lsi_reduce_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
 {
     const lsi_mpi_reduce *reduce = &collective->u.reduce;
-    int64_t start = 0, count = reduce->n;
+    int64_t start = 0, count = reduce->out.n;
 
     for (int i = 0; i < reduce->n_partials; i++) {
-        lsi_tsan_reads(reduce->partial[i], (size_t)reduce->n * sizeof(float));
+        lsi_tsan_reads(reduce->partial[i], (size_t)count * sizeof(float));
     }
     if (!reduce->gather) {
-        lsi_shares_chunk(reduce->n, comm->head.world, comm->head.rank, &start, &count);
+        lsi_shares_chunk(reduce->out.n, comm->head.world, comm->head.rank, &start, &count);
     }
-    lsi_tsan_writes(reduce->out + start, (size_t)count * sizeof(float));
+    lsi_tsan_writes(reduce->out.data + (size_t)start * sizeof(float), (size_t)count * sizeof(float));
 }

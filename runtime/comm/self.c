@@ -67,6 +67,11 @@ static ls_status self_prepare_reduce(ls_comm *comm, const ls_partial *partials, 
     return prepare(comm, out, partials[0].data, (size_t)n * sizeof(float), out_collective);
 }
 
+static ls_status self_prepare_gather(ls_comm *comm, void *data, int64_t n, size_t element_bytes, ls_collective **out)
+{
+    return prepare(comm, data, data, (size_t)n * element_bytes, out);
+}
+
 static ls_status self_prepare_exchange(ls_comm *comm, const void *mine, void *all, size_t bytes, ls_collective **out)
 {
     return prepare(comm, all, mine, bytes, out);
@@ -105,6 +110,7 @@ static const ls_transport self_transport = {
     .alloc = self_alloc,
     .release = self_release,
     .prepare_reduce = self_prepare_reduce,
+    .prepare_gather = self_prepare_gather,
     .prepare_exchange = self_prepare_exchange,
     .prepare_broadcast = self_prepare_broadcast,
     .launch = self_launch,

@@ -65,6 +65,7 @@ static void mpi_close(ls_comm *head)
     if (!comm->in_flight) {
         lsi_buffer_release(device, comm->account, &comm->staging);
         lsi_memory_free(comm->message_memory);
+        lsi_fast_close(comm);
         MPI_Comm_free(&comm->communicator);
     }
     lsi_route_destroy(&comm->route);
@@ -105,6 +106,11 @@ static ls_status check_partials(const lsi_mpi_comm *comm, const ls_partial *part
     lsi_span share = comm->share[comm->head.rank], roots[LSI_TREE_MAX_ROOTS];
     int n_roots = lsi_tree_roots(comm->head.n_lanes, share.lo, share.hi, roots);
 
+    if (comm->fast) {
+        LS_REQUIRE(n_partials == 1, LS_ERR_INTERNAL, "rank %d hands over %d partial sums; a fast reduction takes one",
+                   comm->head.rank, n_partials);
+        return LS_OK;
+    }
     LS_REQUIRE(n_partials == n_roots, LS_ERR_INTERNAL, "rank %d hands over %d partial sums; lanes %d to %d have %d",
                comm->head.rank, n_partials, share.lo, share.hi, n_roots);
     for (int i = 0; i < n_roots; i++) {
@@ -130,20 +136,39 @@ static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, i
 {
     lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
     lsi_mpi_collective collective = {
-        .name = "reduction",
+        .name = comm->fast ? "fast reduction" : "reduction",
         .bytes = (size_t)n * sizeof(float),
-        .run = lsi_reduce_run,
+        .run = comm->fast ? lsi_fast_run : lsi_reduce_run,
         .declare = lsi_reduce_declare,
-        .u.reduce = {.n_partials = n_partials, .n = n, .out = out, .gather = gather},
+        .u.reduce = {.n_partials = n_partials, .gather = gather, .out = lsi_chunks_make(comm, out, n, sizeof *out)},
     };
+    lsi_mpi_staging *staging = &collective.u.reduce.staging;
 
     LS_TRY(check_partials(comm, partials, n_partials));
     for (int i = 0; i < n_partials; i++) {
         collective.u.reduce.partial[i] = partials[i].data;
     }
-    lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece, &collective.u.reduce.staging);
-    LS_TRY(grow_staging(comm, collective.u.reduce.staging.bytes));
+    if (comm->fast) {
+        lsi_fast_staging(head->world, comm->wire, n, comm->piece_bytes, staging);
+    } else {
+        lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece_bytes, staging);
+    }
+    LS_TRY(grow_staging(comm, staging->bytes));
     return prepare(comm, &collective, out_collective);
+}
+
+static ls_status mpi_prepare_gather(ls_comm *head, void *data, int64_t n, size_t element_bytes, ls_collective **out)
+{
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
+    lsi_mpi_collective collective = {
+        .name = "gather",
+        .bytes = (size_t)n * element_bytes,
+        .run = lsi_gather_run,
+        .declare = lsi_gather_declare,
+        .u.gather = lsi_chunks_make(comm, data, n, element_bytes),
+    };
+
+    return prepare(comm, &collective, out);
 }
 
 static ls_status mpi_prepare_exchange(ls_comm *head, const void *mine, void *all, size_t bytes, ls_collective **out)
@@ -202,6 +227,7 @@ static const ls_transport mpi_transport = {
     .alloc = mpi_alloc,
     .release = mpi_release,
     .prepare_reduce = mpi_prepare_reduce,
+    .prepare_gather = mpi_prepare_gather,
     .prepare_exchange = mpi_prepare_exchange,
     .prepare_broadcast = mpi_prepare_broadcast,
     .launch = mpi_launch,
@@ -219,7 +245,7 @@ static ls_status make_messages(lsi_mpi_comm *comm)
     struct {
         lsi_messages *messages;
         int n;
-    } sets[4 * LSI_REDUCTION_MAX_STAGES + 4];
+    } sets[4 * LSI_REDUCTION_MAX_STAGES + 6];
     size_t n_sets = 0, n_all = 0;
 
     for (int parity = 0; parity < 2; parity++) {
@@ -232,6 +258,8 @@ static ls_status make_messages(lsi_mpi_comm *comm)
             sets[n_sets].messages = &comm->hop[s][parity];
             sets[n_sets++].n = hop->n_receive + hop->n_send;
         }
+        sets[n_sets].messages = &comm->sum[parity];
+        sets[n_sets++].n = comm->fast ? comm->head.world : 0;
         sets[n_sets].messages = &comm->arriving[parity];
         sets[n_sets++].n = 1;
     }
@@ -272,11 +300,20 @@ static ls_status set_up(lsi_mpi_comm *comm, const lsi_comm_options *options)
     LS_TRY(lsi_memory_alloc((size_t)n_operands * sizeof *comm->operand, "operands", &memory));
     comm->operand = memory;
     LS_TRY(make_messages(comm));
+    if (comm->fast) {
+        LS_TRY(lsi_fast_open(comm));
+    }
     LS_TRY(lsi_buffer_alloc(device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, REQUEST_BYTES, &comm->request));
     device->backend->host_flag_set(device, comm->request.data, no_request);
     LS_TRY(lsi_thread_start(&comm->thread, "ls-mpi", serve, comm));
     comm->has_thread = true;
     return LS_OK;
+}
+
+/* A single process has nothing to add: its sum is the ordered one, whatever the wire. */
+static bool is_fast(const lsi_comm_options *options)
+{
+    return options->fast && options->job->world > 1;
 }
 
 ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
@@ -306,7 +343,10 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     comm->timeout_seconds = options->timeout_seconds;
     comm->on_failure = options->on_failure;
     comm->failure_argument = options->failure_argument;
-    comm->piece = (int64_t)(piece_bytes / sizeof(float));
+    comm->piece_bytes = piece_bytes;
+    comm->fast = is_fast(options);
+    comm->wire = options->wire;
+    comm->add = MPI_OP_NULL;
     comm->communicator = communicator;
     status = set_up(comm, options);
     if (status != LS_OK) {
@@ -324,7 +364,11 @@ int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n
     lsi_reduction reduction;
     lsi_mpi_staging staging;
 
-    lsi_reduction_make(options->n_lanes, job->world, job->node, options->share, &reduction);
-    lsi_reduce_staging(&reduction, job->rank, largest_n, (int64_t)(piece_bytes / sizeof(float)), &staging);
+    if (is_fast(options)) {
+        lsi_fast_staging(job->world, options->wire, largest_n, piece_bytes, &staging);
+    } else {
+        lsi_reduction_make(options->n_lanes, job->world, job->node, options->share, &reduction);
+        lsi_reduce_staging(&reduction, job->rank, largest_n, piece_bytes, &staging);
+    }
     return REQUEST_BYTES + (int64_t)staging.bytes;
 }

@@ -20,15 +20,21 @@ typedef struct lsi_mpi_collective lsi_mpi_collective;
 
 typedef struct lsi_messages {
     MPI_Request *request;
-    int *peer;
+    int *peer;                  /* sent to or received from; LSI_MPI_ANY_RANK for a sum that all take part in */
     int n;
 } lsi_messages;
+
+enum { LSI_MPI_ANY_RANK = -1 };
 
 /* Messages between two ranks with one tag arrive in the order in which they are posted. */
 LS_MUST_USE ls_status lsi_messages_send(lsi_mpi_comm *comm, lsi_messages *messages, const void *data, size_t bytes,
                                         int peer, int tag);
 LS_MUST_USE ls_status lsi_messages_receive(lsi_mpi_comm *comm, lsi_messages *messages, void *data, size_t bytes,
                                            int peer, int tag);
+/* The sum of all ranks' data by `op`, formed by MPI, in `total` at `root`, whose own data may lie there already
+ * (data == total); elsewhere total is not used. All ranks call this in the same order. */
+LS_MUST_USE ls_status lsi_messages_sum(lsi_mpi_comm *comm, lsi_messages *messages, const void *data, void *total,
+                                       int count, MPI_Datatype type, MPI_Op op, int root);
 /* Until all are through. A failure names the missing rank and says that this one was `doing` something; after it, or
  * after an abort, messages may be in flight: their memory must not be reused. */
 LS_MUST_USE ls_status lsi_messages_wait(lsi_mpi_comm *comm, lsi_messages *messages, const char *doing);
@@ -36,10 +42,21 @@ LS_MUST_USE ls_status lsi_messages_check(int error, const char *call);
 
 /* ---- collectives --------------------------------------------------------------------------------------------- */
 
+/* A vector of n elements cut into the ranks' chunks, which are worked through in pieces: piece w of all chunks is
+ * round w. A part (of one owner in one round) lies at its place in the vector or, where only two rounds are held at a
+ * time, in its own slot. */
+typedef struct lsi_mpi_chunks {
+    char *data;                 /* the vector, or the slots */
+    size_t element_bytes;
+    int64_t n, piece;           /* elements; of the vector, of a message */
+    int64_t n_rounds;
+    int64_t width, n_slots;     /* elements of a slot, slots of a round (by owner); 0: the vector */
+} lsi_mpi_chunks;
+
 /* How the staging of one reduction is cut: stage by stage, parity by parity, slot by slot. */
 typedef struct lsi_mpi_staging {
     int64_t width;              /* elements of a slot */
-    int64_t n_rounds, n_sets;
+    int64_t n_sets;
     int64_t n_slots[LSI_REDUCTION_MAX_STAGES];
     size_t bytes;
 } lsi_mpi_staging;
@@ -47,9 +64,8 @@ typedef struct lsi_mpi_staging {
 typedef struct lsi_mpi_reduce {
     const float *partial[LSI_TREE_MAX_ROOTS];
     int n_partials;
-    int64_t n;
-    float *out;
     bool gather;
+    lsi_mpi_chunks out;
     lsi_mpi_staging staging;
 } lsi_mpi_reduce;
 
@@ -72,6 +88,7 @@ struct lsi_mpi_collective {
     void (*declare)(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);    /* to ThreadSanitizer */
     union {
         lsi_mpi_reduce reduce;
+        lsi_mpi_chunks gather;
         lsi_mpi_exchange exchange;
         lsi_mpi_broadcast broadcast;
     } u;
@@ -85,7 +102,9 @@ struct lsi_mpi_comm {
     double timeout_seconds;
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
-    int64_t piece;              /* elements */
+    size_t piece_bytes;
+    bool fast;                  /* several ranks, and MPI sums in its own order */
+    ls_dtype wire;
 
     MPI_Comm communicator;
     pthread_t thread;
@@ -105,14 +124,41 @@ struct lsi_mpi_comm {
     const float **operand;      /* of one sum */
     void *message_memory;
     lsi_messages stage[LSI_REDUCTION_MAX_STAGES][2], hop[LSI_REDUCTION_MAX_STAGES][2];  /* by parity of the round */
+    lsi_messages sum[2];
     lsi_messages exchange, arriving[2], forwarding;
+    MPI_Op add;                 /* on the wire's type; MPI_OP_NULL where MPI has its own or nothing is fast */
 };
 
-/* ---- reduce_mpi.c -------------------------------------------------------------------------------------------- */
+/* ---- gather_mpi.c: chunks on their way from the owner to everybody ------------------------------------------- */
 
-void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, int64_t piece, lsi_mpi_staging *out);
+/* Messages of the pieces: stages of a reduction take the first tags, then the hops. */
+enum { LSI_TAG_STAGE = 0, LSI_TAG_HOP = LSI_REDUCTION_MAX_STAGES, LSI_TAG_MOVE = 2 * LSI_REDUCTION_MAX_STAGES };
+
+lsi_mpi_chunks lsi_chunks_make(const lsi_mpi_comm *comm, void *data, int64_t n, size_t element_bytes);
+/* Elements of the owner's part in this round, 0 when there is none; *at: its first in the vector. */
+int64_t lsi_chunks_part(const lsi_mpi_comm *comm, const lsi_mpi_chunks *chunks, int owner, int64_t round, int64_t *at);
+/* Where that part lies. */
+void *lsi_chunks_data(const lsi_mpi_chunks *chunks, int owner, int64_t round, int64_t at);
+
+/* Hop h of the route, 0 .. n_stages - 1, for the parts of one round: each may be used when its hop was waited for. */
+ls_status lsi_hop_post(lsi_mpi_comm *comm, const lsi_mpi_chunks *chunks, int h, int64_t round);
+ls_status lsi_hop_wait(lsi_mpi_comm *comm, int h, int64_t round);
+
+ls_status lsi_gather_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
+void lsi_gather_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
+
+/* ---- reduce_mpi.c: the ordered sum ---------------------------------------------------------------------------- */
+
+void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, lsi_mpi_staging *out);
 ls_status lsi_reduce_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 void lsi_reduce_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
+
+/* ---- fast_mpi.c: the sum in MPI's own order ------------------------------------------------------------------ */
+
+ls_status lsi_fast_open(lsi_mpi_comm *comm);        /* makes `add` */
+void lsi_fast_close(lsi_mpi_comm *comm);
+void lsi_fast_staging(int world, ls_dtype wire, int64_t n, size_t piece_bytes, lsi_mpi_staging *out);
+ls_status lsi_fast_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 
 /* ---- move_mpi.c ---------------------------------------------------------------------------------------------- */
 

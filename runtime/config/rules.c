@@ -1,6 +1,7 @@
 #include "config/rules.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -143,11 +144,57 @@ static ls_status check_validation(const lsi_config *config)
                    lsi_state_origin(config, LSI_KEY_data_val_fraction), lsi_state_origin(config, LSI_KEY_data_val));
 }
 
+/* Scaling by a power of two is exact, so that a scale changes no bit of the weights short of overflow and underflow. */
+static ls_status check_scale(const lsi_config *config)
+{
+    const ls_config *v = &config->values;
+    const struct {
+        lsi_key_id id;
+        const char *name;
+        double value;
+    } scales[] = {
+        {LSI_KEY_loss_scale_initial, "initial", v->loss_scale.initial},
+        {LSI_KEY_loss_scale_growth, "growth", v->loss_scale.growth},
+        {LSI_KEY_loss_scale_backoff, "backoff", v->loss_scale.backoff},
+        {LSI_KEY_loss_scale_min, "min", v->loss_scale.min},
+        {LSI_KEY_loss_scale_max, "max", v->loss_scale.max},
+    };
+
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        int exponent;
+        double part = frexp(scales[i].value, &exponent);    /* in [0.5, 1) */
+
+        if (part != 0.5) {
+            return LS_FAIL(LS_ERR_CONFIG, "%s: loss_scale.%s = %.17g is not a power of two; nearest: %.17g (2^%d)",
+                           lsi_state_origin(config, scales[i].id), scales[i].name, scales[i].value,
+                           ldexp(1.0, part < 0.75 ? exponent - 1 : exponent), part < 0.75 ? exponent - 1 : exponent);
+        }
+    }
+    if (is(v->loss_scale.mode, "dynamic") && (v->loss_scale.min > v->loss_scale.initial ||
+                                              v->loss_scale.initial > v->loss_scale.max)) {
+        return LS_FAIL(LS_ERR_CONFIG, "%s: loss_scale.initial = %g is not within loss_scale.min = %g and loss_scale.max = %g",
+                       blame(config, LSI_KEY_loss_scale_initial, LSI_KEY_loss_scale_min), v->loss_scale.initial,
+                       v->loss_scale.min, v->loss_scale.max);
+    }
+    return LS_OK;
+}
+
+static ls_status check_wire(const lsi_config *config)
+{
+    if (is(config->values.comm.dtype, "f32") || is(config->values.comm.reduction, "fast")) {
+        return LS_OK;
+    }
+    return LS_FAIL(LS_ERR_CONFIG, "%s: comm.dtype = %s needs comm.reduction = fast; an ordered sum is made in f32",
+                   blame(config, LSI_KEY_comm_dtype, LSI_KEY_comm_reduction), config->values.comm.dtype);
+}
+
 ls_status lsi_rules_check(const lsi_config *config)
 {
     static ls_status (*const rules[])(const lsi_config *) = {
         check_kinds, check_training_data, check_validation, check_heads,
         check_batch, check_lanes,         check_end,        check_learning_rate,
+        check_scale,
+        check_wire,
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -29,6 +29,7 @@ struct ls_plan {
     ls_plan *next;
     const ls_graph *graph;
     ls_mode mode;
+    ls_dtype compute;               /* what LS_REAL stands for */
     int64_t micro_batch;
     int n_steps;
     lsi_step *step;
@@ -39,6 +40,7 @@ struct ls_plan {
     int output[LS_MAX_OUTPUTS];     /* values */
     int output_buffer[LS_MAX_OUTPUTS];
     bool reads_input, reads_targets;
+    int converted_input;            /* buffer of the input in the plan's type; none: it is read as it comes */
 };
 
 /* Working state of one compilation. Arrays are indexed by value. */
@@ -55,6 +57,11 @@ typedef struct lsi_compiler {
     bool *trained;      /* it depends on parameters, so it needs a gradient if it is on the path */
 } lsi_compiler;
 
+/* The type in memory of what a layer describes as `dtype`. */
+static inline ls_dtype lsi_compile_dtype(const ls_plan *plan, ls_dtype dtype)
+{
+    return dtype == LS_REAL ? plan->compute : dtype;
+}
 /* New buffer of the plan for `count` elements of each sample, live at [begin, end]. */
 int lsi_compile_buffer(ls_plan *plan, const ls_shape *shape, ls_dtype dtype, int begin, int end);
 static inline int lsi_compile_backward_time(const ls_plan *plan, int step)

@@ -7,6 +7,7 @@ static ls_view view_of(const ls_plan *plan, const lsi_plan_run *run, int buffer,
 {
     int64_t count = ls_shape_count(shape) * plan->micro_batch;
 
+    dtype = lsi_compile_dtype(plan, dtype);
     switch (buffer) {
     case LSI_BUFFER_NONE:
         return ls_view_make(NULL, 0, dtype);
@@ -36,7 +37,9 @@ static void fill_run(const ls_plan *plan, const lsi_plan_run *run, const lsi_ste
     for (int k = 0; k < layer->n_params; k++) {
         const lsi_param *p = &plan->graph->params.param[step->node->param[k]];
 
-        out->param[k] = ls_view_make((void *)(run->weights + p->offset), p->padded_count, LS_F32);
+        const char *weights = (const char *)run->weights + (size_t)p->offset * ls_dtype_bytes(plan->compute);
+
+        out->param[k] = ls_view_make((void *)weights, p->padded_count, plan->compute);
     }
     for (int i = 0; i < layer->n_saved; i++) {
         out->saved[i] = view_of(plan, run, step->saved[i], &layer->saved[i].shape, layer->saved[i].dtype);
@@ -52,6 +55,16 @@ static ls_status check_run(const ls_plan *plan, const lsi_plan_run *run)
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------------- */
+
+static ls_status convert_input(const ls_plan *plan, const lsi_plan_run *run)
+{
+    const ls_graph *graph = plan->graph;
+    const lsi_value *v = &graph->value[graph->input];
+
+    return lsi_cast(run->stream,
+                    &(lsi_cast_args){.x = view_of(plan, run, LSI_BUFFER_INPUT, &v->shape, graph->input_dtype),
+                                     .y = view_of(plan, run, plan->converted_input, &v->shape, v->dtype)});
+}
 
 static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
 {
@@ -74,6 +87,9 @@ static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, cons
 ls_status lsi_plan_forward(const ls_plan *plan, const lsi_plan_run *run)
 {
     LS_TRY(check_run(plan, run));
+    if (plan->converted_input != LSI_BUFFER_NONE) {
+        LS_TRY(convert_input(plan, run));
+    }
     for (int p = 0; p < plan->n_steps; p++) {
         LS_TRY(forward_step(plan, run, &plan->step[p]));
     }
@@ -118,6 +134,17 @@ static bool has_work(const lsi_step *step)
     return work;
 }
 
+/* Right behind the layer, so that what waits for the gradient does not wait for the sums below, too. */
+static ls_status announce_done(const lsi_plan_run *run, const lsi_step *step)
+{
+    for (int k = 0; k < step->node->layer.n_params && run->param_done != NULL; k++) {
+        if (step->last_writer[k]) {
+            LS_TRY(run->param_done(run->hook_argument, step->node->param[k]));
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
 {
     const ls_layer_node *layer = &step->node->layer;
@@ -125,16 +152,12 @@ static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, con
 
     fill_backward(plan, run, step, &r);
     LS_TRY(layer->kind->backward(&r));
+    LS_TRY(announce_done(run, step));
     for (int i = 0; i < layer->n_in; i++) {
         if (step->sum_in[i] != LSI_BUFFER_NONE) {
             ls_view sum = view_of(plan, run, step->sum_in[i], &layer->in_shape[i], layer->in_dtype[i]);
 
             LS_TRY(lsi_add_into(run->stream, &(lsi_add_into_args){.x = r.d_in[i], .y = sum}));
-        }
-    }
-    for (int k = 0; k < layer->n_params && run->param_done != NULL; k++) {
-        if (step->last_writer[k]) {
-            LS_TRY(run->param_done(run->hook_argument, step->node->param[k]));
         }
     }
     return LS_OK;

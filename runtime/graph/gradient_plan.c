@@ -67,9 +67,11 @@ static void hold(gradients *g, int buffer, int value)
     }
 }
 
-static bool same_count(const ls_layer_node *layer, int i)
+/* As described, not as it happens to be in memory: plans of all types share alike. */
+static bool same_memory(const ls_layer_node *layer, int i)
 {
-    return ls_shape_count(&layer->in_shape[i]) == ls_shape_count(&layer->out_shape);
+    return layer->in_dtype[i] == layer->out_dtype &&
+           ls_shape_count(&layer->in_shape[i]) == ls_shape_count(&layer->out_shape);
 }
 
 static int new_buffer(gradients *g, const ls_layer_node *layer, int i, int time)
@@ -85,9 +87,10 @@ static void first_contribution(gradients *g, lsi_step *step, int i, int time)
     const ls_layer_node *layer = &step->node->layer;
     const ls_layer_kind *kind = layer->kind;
     int value = step->node->in[i], out = step->node->out;
-    bool over = i == 0 && step->d_out >= 0 && kind->d_in_over_d_out && same_count(layer, i);
+    bool over = i == 0 && step->d_out >= 0 && kind->d_in_over_d_out && same_memory(layer, i);
 
-    if (kind->passes_gradient && step->d_out >= 0 && may_share(g, step->d_out, value, time)) {
+    if (kind->passes_gradient && step->d_out >= 0 && layer->in_dtype[i] == layer->out_dtype &&
+        may_share(g, step->d_out, value, time)) {
         hold(g, step->d_out, value);
         return;
     }

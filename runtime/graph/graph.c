@@ -68,7 +68,7 @@ void lsi_graph_get_io(const ls_graph *graph, lsi_graph_io *out)
 {
     *out = (lsi_graph_io){.input_dtype = LS_F32};
     if (graph->input >= 0) {
-        out->input_dtype = graph->value[graph->input].dtype;
+        out->input_dtype = graph->input_dtype;
         out->input_shape = graph->value[graph->input].shape;
     }
     if (graph->targets >= 0) {
@@ -147,7 +147,10 @@ static ls_status add_data(ls_graph *graph, const char *name, ls_dtype dtype, con
     LS_TRY(check_open(graph, name));
     LS_REQUIRE(*slot < 0, LS_ERR_CONFIG, "'%s' is a second %s beside '%s'; a graph has one", name,
                producer == LSI_PRODUCER_INPUT ? "input" : "row of targets", graph->value[*slot].name);
-    return add_value(graph, name, shape, dtype, producer, slot);
+    LS_REQUIRE(ls_dtype_bytes(dtype) > 0, LS_ERR_CONFIG, "'%s': a data set cannot store %s", name,
+               ls_dtype_name(dtype));
+    /* Real numbers take the plan's type on their way in, so that is what layers see. */
+    return add_value(graph, name, shape, dtype == LS_F32 ? LS_REAL : dtype, producer, slot);
 }
 
 ls_var ls_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape per_sample)
@@ -157,6 +160,9 @@ ls_var ls_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape per_
     }
     ls_status status = add_data(graph, name, dtype, &per_sample, LSI_PRODUCER_INPUT, &graph->input);
 
+    if (status == LS_OK) {
+        graph->input_dtype = dtype;
+    }
     return keep(graph, status, graph->input);
 }
 
@@ -208,13 +214,22 @@ static ls_status check_input(const ls_graph *graph, const ls_layer_kind *kind, c
     return LS_OK;
 }
 
+static bool known_dtype(ls_dtype dtype)
+{
+    return dtype == LS_REAL || ls_dtype_bytes(dtype) > 0;
+}
+
 /* Checks what a kind's infer() left in the node. */
 static ls_status check_inferred(const ls_layer_node *n)
 {
     LS_REQUIRE(n->n_params >= 0 && n->n_params <= LS_LAYER_MAX_PARAMS && n->n_saved >= 0 &&
-                   n->n_saved <= LS_LAYER_MAX_SAVED && n->out_dtype < LS_DTYPE_COUNT,
+                   n->n_saved <= LS_LAYER_MAX_SAVED && known_dtype(n->out_dtype),
                LS_ERR_CONFIG, "layer '%s' (%s): infer() left numbers out of range", n->name, n->kind->name);
+    LS_REQUIRE(!n->kind->is_loss || n->out_dtype == LS_F32, LS_ERR_CONFIG, "layer '%s' (%s): losses are f32, not %s",
+               n->name, n->kind->name, ls_dtype_name(n->out_dtype));
     for (int i = 0; i < n->n_saved; i++) {
+        LS_REQUIRE(known_dtype(n->saved[i].dtype), LS_ERR_CONFIG,
+                   "layer '%s' (%s): infer() gave saved value %d an unknown type", n->name, n->kind->name, i);
         LS_TRY(check_shape(n->name, &n->saved[i].shape));
     }
     return LS_OK;

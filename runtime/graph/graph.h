@@ -14,7 +14,7 @@ typedef struct lsi_value {
     char *name;
     uint64_t key;       /* hash of the name */
     ls_shape shape;     /* of one sample */
-    ls_dtype dtype;
+    ls_dtype dtype;     /* LS_REAL: the plan's type */
     int64_t padding;    /* columns at the end of the last extent that mean nothing */
     int producer;       /* node, or one of the above */
 } lsi_value;
@@ -34,6 +34,7 @@ struct ls_graph {
     lsi_node *node;         /* in the order of declaration, which is an order of execution */
     int n_nodes, node_room;
     int input, targets;     /* values, -1: none */
+    ls_dtype input_dtype;   /* as the data set stores it */
     lsi_param_table params;
     int param_room;
     ls_plan *plans;         /* all of them, linked */

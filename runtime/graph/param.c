@@ -33,6 +33,22 @@ int lsi_param_find(const lsi_param_table *table, const char *name)
     return find(table, name, lsi_hash_text(name));
 }
 
+int lsi_param_at(const lsi_param_table *table, int64_t element)
+{
+    int low = 0, high = table->n - 1;
+
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+
+        if (table->param[middle].offset <= element) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
 static int64_t padded_count(const ls_param_spec *spec)
 {
     int64_t count = ls_shape_count(&spec->shape);

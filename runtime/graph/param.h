@@ -32,6 +32,14 @@ typedef struct lsi_param_table {
 const lsi_param_table *lsi_graph_params(const ls_graph *graph);
 /* Index of a parameter, or -1. */
 int lsi_param_find(const lsi_param_table *table, const char *name);
+/* The parameter that holds element `element` (>= 0) of the flat index, in its padding or in the gap behind it, too. The
+ * table is not empty. */
+int lsi_param_at(const lsi_param_table *table, int64_t element);
+/* Whether the parameter, padding included, has elements among [first, first + count) of the flat index. */
+static inline bool lsi_param_reaches(const lsi_param *param, int64_t first, int64_t count)
+{
+    return param->offset < first + count && first < param->offset + param->padded_count;
+}
 /* Writes the initial values of the whole flat index (padding zero): element e of a parameter draws word e % 4 (normal:
  * Box-Muller on pairs of words) of philox(key(seed, name), low and high half of e / 4, 0, 1), so that a value depends
  * on seed, name and element alone. */

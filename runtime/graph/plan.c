@@ -8,7 +8,7 @@
 #include "graph/shape.h"
 
 /* Buffers of one step at most: its output, what it saves, gradients of its inputs and their temporaries. */
-enum { BUFFERS_PER_STEP = 1 + LS_LAYER_MAX_SAVED + 2 * LS_LAYER_MAX_IN };
+enum { BUFFERS_PER_STEP = 1 + LS_LAYER_MAX_SAVED + 2 * LS_LAYER_MAX_IN, BUFFERS_FOR_INPUT = 1 };
 
 /* ---- what was asked for -------------------------------------------------------------------------------------- */
 
@@ -28,6 +28,8 @@ static ls_status check_options(const ls_graph *graph, const ls_compile_options *
     LS_REQUIRE(options->micro_batch >= 1, LS_ERR_CONFIG, "a plan needs a micro-batch of at least 1 sample");
     LS_REQUIRE(options->n_outputs >= 0 && options->n_outputs <= LS_MAX_OUTPUTS, LS_ERR_CONFIG,
                "%d outputs; a plan has 0 to %d", options->n_outputs, LS_MAX_OUTPUTS);
+    LS_REQUIRE(options->compute == LS_F32 || options->compute == LS_F16 || options->compute == LS_BF16, LS_ERR_CONFIG,
+               "a plan computes in f32, f16 or bf16, not %s", ls_dtype_name(options->compute));
     for (int i = 0; i < options->n_outputs; i++) {
         LS_TRY(check_var(graph, options->output[i], "output"));
     }
@@ -136,7 +138,7 @@ static ls_status check_selection(const lsi_compiler *c)
 
 int lsi_compile_buffer(ls_plan *plan, const ls_shape *shape, ls_dtype dtype, int begin, int end)
 {
-    size_t bytes = (size_t)(ls_shape_count(shape) * plan->micro_batch) * ls_dtype_bytes(dtype);
+    size_t bytes = (size_t)(ls_shape_count(shape) * plan->micro_batch) * ls_dtype_bytes(lsi_compile_dtype(plan, dtype));
 
     plan->buffer[plan->n_buffers] = (lsi_memory_request){.bytes = bytes, .begin = begin, .end = end};
     return plan->n_buffers++;
@@ -192,10 +194,26 @@ static bool may_overwrite(const lsi_compiler *c, int p)
     return node->layer.kind->out_over_in && same_bytes(&node->layer) && c->buffer[value] >= 0 && c->last[value] == p;
 }
 
+/* Before the first layer's turn, time 0. */
+static void place_input(lsi_compiler *c)
+{
+    ls_plan *plan = c->plan;
+    int input = c->graph->input;
+
+    plan->converted_input = LSI_BUFFER_NONE;
+    if (plan->reads_input && lsi_compile_dtype(plan, c->graph->value[input].dtype) != c->graph->input_dtype) {
+        const lsi_value *v = &c->graph->value[input];
+
+        plan->converted_input = lsi_compile_buffer(plan, &v->shape, v->dtype, 0, c->last[input]);
+        c->buffer[input] = plan->converted_input;
+    }
+}
+
 static void place_forward(lsi_compiler *c)
 {
     ls_plan *plan = c->plan;
 
+    place_input(c);
     for (int p = 0; p < plan->n_steps; p++) {
         lsi_step *step = &plan->step[p];
         const lsi_node *node = step->node;
@@ -256,7 +274,9 @@ static ls_status compile(lsi_compiler *c)
 
     select_steps(c);
     LS_TRY(check_selection(c));
-    LS_TRY(lsi_memory_alloc((size_t)plan->n_steps * BUFFERS_PER_STEP * sizeof *plan->buffer, "plan", &buffers));
+    size_t n_buffers = (size_t)plan->n_steps * BUFFERS_PER_STEP + BUFFERS_FOR_INPUT;
+
+    LS_TRY(lsi_memory_alloc(n_buffers * sizeof *plan->buffer, "plan", &buffers));
     plan->buffer = buffers;
     find_last_reads(c);
     place_forward(c);
@@ -303,8 +323,8 @@ static ls_status plan_create(const ls_graph *graph, const ls_compile_options *op
     LS_TRY(lsi_memory_alloc(sizeof(ls_plan), "plan", &plan_memory));
     ls_plan *plan = plan_memory;
 
-    *plan = (ls_plan){.graph = graph, .mode = options->mode, .micro_batch = options->micro_batch,
-                      .n_outputs = options->n_outputs};
+    *plan = (ls_plan){.graph = graph, .mode = options->mode, .compute = options->compute,
+                      .micro_batch = options->micro_batch, .n_outputs = options->n_outputs};
     ls_status status = lsi_memory_alloc(n * sizeof(lsi_step), "plan", &step_memory);
 
     if (status != LS_OK) {

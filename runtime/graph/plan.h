@@ -21,8 +21,9 @@ typedef struct lsi_plan_run {
     uint64_t seed;
     float loss_seed;
     bool first_in_lane;             /* weight gradients are overwritten, not added to */
-    /* Optional: called while queueing, before the first op that reads a parameter in the forward, and after the last op
-     * that writes its gradient in the backward. */
+    /* Optional, called while queueing. need: once for each parameter that the plan reads, right before the first layer
+     * that reads it in the forward. done: once for each parameter, right behind the last layer that writes its gradient
+     * in the backward. A parameter that several layers share is announced once, too. */
     ls_status (*param_need)(void *argument, int param);
     ls_status (*param_done)(void *argument, int param);
     void *hook_argument;
@@ -32,7 +33,7 @@ size_t lsi_plan_activation_bytes(const ls_plan *plan);
 int64_t lsi_plan_micro_batch(const ls_plan *plan);
 LS_MUST_USE ls_status lsi_plan_forward(const ls_plan *plan, const lsi_plan_run *run);
 LS_MUST_USE ls_status lsi_plan_backward(const ls_plan *plan, const lsi_plan_run *run);
-/* Output i of the compile options, inside `activations`; valid after the forward. */
+/* Output i of the compile options, inside `activations`, in the plan's type (losses: f32); valid after the forward. */
 ls_view lsi_plan_output(const ls_plan *plan, int i, void *activations);
 /* The plan as text: one line per layer with shapes, saved values and offsets. */
 struct lsi_text;

@@ -44,14 +44,21 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
 
 ls_status lsi_plan_print(const ls_plan *plan, lsi_text *out)
 {
-    lsi_text_append(out, "%s plan: %d layers, slots of %" PRId64 " samples, ", mode_names[plan->mode], plan->n_steps,
-                    plan->micro_batch);
+    lsi_text_append(out, "%s plan: %d layers in %s, slots of %" PRId64 " samples, ", mode_names[plan->mode],
+                    plan->n_steps, ls_dtype_name(plan->compute), plan->micro_batch);
     lsi_number_append_bytes_human(out, (double)plan->size.bytes);
     lsi_text_append(out, " of activations (at least ");
     lsi_number_append_bytes_human(out, (double)plan->size.bound);
     lsi_text_append(out, "; ");
     lsi_number_append_bytes_human(out, (double)plan->size.sum);
     lsi_text_append(out, " without sharing)\n");
+    if (plan->converted_input != LSI_BUFFER_NONE) {
+        const lsi_value *input = &plan->graph->value[plan->graph->input];
+
+        lsi_text_append(out, "%-24s %-12s %s", input->name, "converted", lsi_shape_text(&input->shape).text);
+        print_buffer(plan, "out", plan->converted_input, out);
+        lsi_text_append(out, "\n");
+    }
     for (int p = 0; p < plan->n_steps; p++) {
         print_step(plan, &plan->step[p], out);
     }

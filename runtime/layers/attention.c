@@ -22,8 +22,8 @@ static ls_status infer(ls_layer_node *node)
     const attention *a = ls_layer_attributes(node);
     const ls_shape *in = &node->in_shape[0];
 
-    LS_REQUIRE(node->in_dtype[0] == LS_F32 && in->rank == 2 && in->dim[1] % 3 == 0, LS_ERR_CONFIG,
-               "layer '%s' (attention) needs f32 input of shape [context, 3 x width], not %s %s", node->name,
+    LS_REQUIRE(node->in_dtype[0] == LS_REAL && in->rank == 2 && in->dim[1] % 3 == 0, LS_ERR_CONFIG,
+               "layer '%s' (attention) needs real input of shape [context, 3 x width], not %s %s", node->name,
                ls_dtype_name(node->in_dtype[0]), lsi_shape_text(in).text);
     int64_t width = in->dim[1] / 3;
 
@@ -33,7 +33,7 @@ static ls_status infer(ls_layer_node *node)
     LS_REQUIRE(a->dropout >= 0.0f && a->dropout < 1.0f, LS_ERR_CONFIG,
                "layer '%s' (attention): dropout probability %g is not in [0, 1)", node->name, (double)a->dropout);
     node->out_shape = ls_shape2(in->dim[0], width);
-    node->out_dtype = LS_F32;
+    node->out_dtype = LS_REAL;
     node->n_saved = 1;
     node->saved[0] = (ls_saved_spec){ls_shape2(a->heads, in->dim[0]), LS_F32};
     node->saves = LS_SAVES_IN(0) | LS_SAVES_OUT;

@@ -4,7 +4,7 @@
 
 #include <lockstep/layer.h>
 
-/* f32 inputs of one shape, which becomes the output's. */
+/* Real inputs of one shape, which becomes the output's. */
 LS_MUST_USE ls_status lsi_elementwise_infer(ls_layer_node *node);
 
 #endif

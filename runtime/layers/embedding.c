@@ -43,7 +43,7 @@ static ls_status infer(ls_layer_node *node)
     e->position_name = NULL;
     token->padded_rows = e->rows != e->vocab ? e->rows : 0;
     node->out_shape = ls_shape2(context(node), e->width);
-    node->out_dtype = LS_F32;
+    node->out_dtype = LS_REAL;
     node->saves = LS_SAVES_IN(0);
     return LS_OK;
 }

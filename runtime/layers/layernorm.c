@@ -15,11 +15,11 @@ static ls_status infer(ls_layer_node *node)
 {
     const ls_shape *in = &node->in_shape[0];
 
-    LS_REQUIRE(node->in_dtype[0] == LS_F32 && in->rank >= 1, LS_ERR_CONFIG,
-               "layer '%s' (layernorm) needs f32 input of at least one extent, not %s %s", node->name,
+    LS_REQUIRE(node->in_dtype[0] == LS_REAL && in->rank >= 1, LS_ERR_CONFIG,
+               "layer '%s' (layernorm) needs real input of at least one extent, not %s %s", node->name,
                ls_dtype_name(node->in_dtype[0]), lsi_shape_text(in).text);
     node->out_shape = *in;
-    node->out_dtype = LS_F32;
+    node->out_dtype = LS_REAL;
     ls_shape shape = ls_shape1(columns(node)), rows = *in;
     ls_param_spec *weight = ls_layer_add_param(node, node->name, "weight", shape, (ls_init){LS_INIT_CONSTANT, 1.0f});
     ls_param_spec *bias = ls_layer_add_param(node, node->name, "bias", shape, (ls_init){LS_INIT_CONSTANT, 0.0f});

@@ -60,8 +60,8 @@ static ls_status infer(ls_layer_node *node)
     linear *l = attributes;
     int64_t unit = l->options.pad_out_to;
 
-    LS_REQUIRE(node->in_dtype[0] == LS_F32 && node->in_shape[0].rank >= 1, LS_ERR_CONFIG,
-               "layer '%s' (linear) needs f32 input of at least one extent, not %s %s", node->name,
+    LS_REQUIRE(node->in_dtype[0] == LS_REAL && node->in_shape[0].rank >= 1, LS_ERR_CONFIG,
+               "layer '%s' (linear) needs real input of at least one extent, not %s %s", node->name,
                ls_dtype_name(node->in_dtype[0]), lsi_shape_text(&node->in_shape[0]).text);
     LS_REQUIRE(l->out_features >= 1, LS_ERR_CONFIG, "layer '%s' (linear) of input %s has %" PRId64 " output features",
                node->name, lsi_shape_text(&node->in_shape[0]).text, l->out_features);
@@ -71,7 +71,7 @@ static ls_status infer(ls_layer_node *node)
     node->out_shape = node->in_shape[0];
     node->out_shape.dim[node->out_shape.rank - 1] = l->columns;
     node->out_padding = l->columns - l->out_features;
-    node->out_dtype = LS_F32;
+    node->out_dtype = LS_REAL;
     node->saves = LS_SAVES_IN(0);
     LS_TRY(declare(node, l));
     l->options.tied_to = NULL;

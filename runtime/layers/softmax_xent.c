@@ -29,8 +29,8 @@ static ls_status infer(ls_layer_node *node)
 {
     const ls_shape *logits = &node->in_shape[LOGITS], *targets = &node->in_shape[TARGETS];
 
-    LS_REQUIRE(node->in_dtype[LOGITS] == LS_F32 && logits->rank >= 1 && node->in_dtype[TARGETS] == LS_I32,
-               LS_ERR_CONFIG, "layer '%s' (softmax_xent) needs f32 logits and i32 targets, not %s %s and %s %s",
+    LS_REQUIRE(node->in_dtype[LOGITS] == LS_REAL && logits->rank >= 1 && node->in_dtype[TARGETS] == LS_I32,
+               LS_ERR_CONFIG, "layer '%s' (softmax_xent) needs real logits and i32 targets, not %s %s and %s %s",
                node->name, ls_dtype_name(node->in_dtype[LOGITS]), lsi_shape_text(logits).text,
                ls_dtype_name(node->in_dtype[TARGETS]), lsi_shape_text(targets).text);
     LS_REQUIRE(ls_shape_count(logits) / pitch(node) == ls_shape_count(targets), LS_ERR_CONFIG,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
 
@@ -60,6 +61,56 @@ ls_status lsi_events_start(lsi_events *events)
     return status;
 }
 
+/* Name of the parameter whose gradient has the first element that is not finite; NULL when only the loss was not. */
+static const char *bad_parameter(const lsi_events *events, const ls_step_result *result)
+{
+    const lsi_param_table *params = events->trainer->params;
+
+    for (int i = 0; i < params->n; i++) {
+        const lsi_param *p = &params->param[i];
+
+        if (result->bad_element >= p->offset && result->bad_element < p->offset + p->padded_count) {
+            return p->name;
+        }
+    }
+    return NULL;
+}
+
+/* A few skips at the start of a run with a dynamic loss scale are how the scale finds its place. */
+static void say_skip(const lsi_events *events, const ls_step_result *result)
+{
+    const ls_step_state *state = &result->state;
+    const char *name = bad_parameter(events, result);
+    bool backs_off = state->loss_scale < result->scale_used;
+
+    if (state->counted == 0) {
+        lsi_log_info("step %lld skipped: no target counts", (long long)state->attempted);
+    } else if (backs_off) {
+        lsi_log_info("step %lld skipped: the gradient of %s is not finite at loss scale %g, now %g (normal now and then)",
+                     (long long)state->attempted, name != NULL ? name : "the loss", (double)result->scale_used,
+                     (double)state->loss_scale);
+    } else {
+        lsi_log_info("step %lld skipped: the gradient of %s is not finite", (long long)state->attempted,
+                     name != NULL ? name : "the loss");
+    }
+}
+
+static ls_status write_skip(lsi_events *events)
+{
+    const ls_step_state *state = &events->pending.state;
+    const char *name = bad_parameter(events, &events->pending);
+    lsi_jsonl *j = events->jsonl;
+
+    lsi_jsonl_begin(j, "skip");
+    lsi_jsonl_int(j, "step", state->attempted);
+    lsi_jsonl_string(j, "reason", state->counted == 0 ? "no counted target" : "gradient or loss not finite");
+    if (name != NULL) {
+        lsi_jsonl_string(j, "parameter", name);
+    }
+    lsi_jsonl_float(j, "loss_scale", state->loss_scale);
+    return lsi_jsonl_end(j);
+}
+
 static ls_status write_step(lsi_events *events, const double *seconds)
 {
     const ls_config *config = events->rt->config;
@@ -77,11 +128,7 @@ static ls_status write_step(lsi_events *events, const double *seconds)
         return LS_OK;
     }
     if (state->skip) {
-        lsi_jsonl_begin(j, "skip");
-        lsi_jsonl_int(j, "step", state->attempted);
-        lsi_jsonl_string(j, "reason", state->counted == 0 ? "no counted target" : "gradient or loss not finite");
-        lsi_jsonl_int(j, "in_a_row", state->in_a_row);
-        LS_TRY(lsi_jsonl_end(j));
+        LS_TRY(write_skip(events));
     }
     lsi_jsonl_begin(j, "step");
     lsi_jsonl_int(j, "step", state->attempted);
@@ -92,7 +139,9 @@ static ls_status write_step(lsi_events *events, const double *seconds)
     lsi_jsonl_double(j, "loss", state->loss);
     lsi_jsonl_double(j, "grad_norm", state->grad_norm);
     lsi_jsonl_float(j, "lr", state->learning_rate);
-    lsi_jsonl_float(j, "loss_scale", state->loss_scale);
+    lsi_jsonl_float(j, "loss_scale", events->pending.scale_used);
+    lsi_jsonl_int(j, "scale_tracker", state->growth_tracker);
+    lsi_jsonl_int(j, "skips", state->skipped);
     lsi_jsonl_float(j, "step_seconds", (float)seconds[LS_EXCHANGE_STEP_SECONDS]);
     lsi_jsonl_float(j, "data_wait_seconds", (float)seconds[LS_EXCHANGE_DATA_WAIT]);
     lsi_jsonl_float(j, "compute_seconds", (float)seconds[LS_EXCHANGE_COMPUTE]);
@@ -112,8 +161,11 @@ ls_status lsi_events_step(lsi_events *events)
     if (events->trainer->n_done == 0 || last->state.attempted <= events->n_written) {
         return LS_OK;
     }
-    if (events->has_pending && events->pending.state.attempted < last->state.attempted) {
+    if (events->has_pending && (int64_t)last->header[LS_EXCHANGE_TIMED_STEP] == events->pending.state.attempted) {
         LS_TRY(write_step(events, last->header));
+    }
+    if (last->state.skip) {
+        say_skip(events, last);
     }
     events->pending = *last;
     events->has_pending = true;

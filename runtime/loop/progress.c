@@ -34,9 +34,6 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
         return;
     }
     progress->shown = info->step;
-    if (info->skipped) {
-        lsi_log_warn("step %lld skipped: gradient or loss not finite", (long long)info->step);
-    }
     double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;
     if (info->step < progress->end_step) {
         lsi_text_append(&left, "  ");

@@ -11,6 +11,7 @@
 #include "loop/output.h"
 #include "loop/progress.h"
 #include "loop/report.h"
+#include "metrics/trace.h"
 #include "models/models.h"
 
 /* Everything one run opens; closed in reverse order. */
@@ -20,6 +21,7 @@ typedef struct run {
     lsi_model model;
     ls_trainer *trainer;
     lsi_events events;
+    lsi_trace *trace;               /* NULL without log.trace */
     lsi_progress progress;
     bool accuracy, tokens;
     bool evaluated;
@@ -47,8 +49,28 @@ static ls_status open_outputs(run *r)
     return lsi_jsonl_open(config->log.metrics, &r->events.jsonl);
 }
 
+/* Collective. */
+static ls_status open_trace(run *r)
+{
+    lsi_trace_options options = {.job = r->rt->job, .device = r->rt->device, .path = r->rt->config->log.trace};
+
+    if (options.path[0] == '\0') {
+        return LS_OK;
+    }
+    LS_TRY(lsi_runtime_agree(r->rt, lsi_trace_open(&options, &r->trace)));
+    LS_TRY(lsi_runtime_agree(r->rt, lsi_trace_align(r->trace)));
+    r->trainer->trace = r->trace;
+    return LS_OK;
+}
+
+static ls_status write_trace(run *r)
+{
+    return r->trace != NULL ? lsi_runtime_agree(r->rt, lsi_trace_write(r->trace, r->trainer->timeline.n_lost)) : LS_OK;
+}
+
 static void close_run(run *r)
 {
+    lsi_trace_close(&r->trace);
     lsi_jsonl_close(&r->events.jsonl);
     ls_trainer_destroy(&r->trainer);
     ls_graph_destroy(&r->model.graph);
@@ -161,6 +183,9 @@ ls_status ls_run(ls_runtime *runtime)
         status = lsi_runtime_agree(runtime, open_outputs(&r));
     }
     if (status == LS_OK) {
+        status = open_trace(&r);
+    }
+    if (status == LS_OK) {
         r.events.rt = runtime;
         r.events.trainer = r.trainer;
         r.events.tokens = r.tokens;
@@ -170,6 +195,11 @@ ls_status ls_run(ls_runtime *runtime)
     }
     if (status == LS_OK) {
         status = train(&r);
+    }
+    if (status == LS_OK || (runtime->agreed && r.trainer != NULL)) {
+        /* Also of a run that gave up: all ranks get here, and the steps before are what one wants to see. */
+        ls_status written = write_trace(&r);
+        status = status == LS_OK ? written : status;
     }
     if (status != LS_OK && !runtime->agreed) {
         /* One rank's own failure inside the run: the others wait for it, so the job ends here. */

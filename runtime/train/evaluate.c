@@ -37,11 +37,11 @@ static ls_status queue_slot(ls_trainer *t, const ls_dataset *data, int64_t slot,
     const ls_backend *b = t->backend;
     const lsi_sizes *s = &t->sizes;
     int64_t micro = t->rt->geometry.micro_batch;
-    ls_slot_record *record = (ls_slot_record *)(void *)(t->exchange_mine + t->exchange.records);
+    ls_slot_record *record = (ls_slot_record *)(void *)((double *)t->exchange_mine.data + t->exchange.records);
     lsi_plan_run run = {
         .stream = t->compute,
         .state = t->state.data,
-        .weights = t->weights.data,
+        .weights = t->layer_weights.data,
         .activations = t->activations.data,
         .input = t->batch_input[half].data,
         .targets = t->batch_targets[half].data,

@@ -77,6 +77,15 @@ ls_status lsi_lanes_make(int n_lanes, lsi_span share, lsi_lanes *out)
     return LS_OK;
 }
 
+ls_status lsi_lanes_make_single(int n_lanes, lsi_lanes *out)
+{
+    lsi_lanes lanes = {.n = 1, .n_buffers = 1, .n_roots = 1, .root = {{.span = {0, n_lanes}}}};
+
+    LS_TRY(lsi_memory_alloc(sizeof *lanes.lane, "lane program", (void **)&lanes.lane));
+    *out = lanes;
+    return LS_OK;
+}
+
 void lsi_lanes_free(lsi_lanes *lanes)
 {
     lsi_memory_free(lanes->lane);

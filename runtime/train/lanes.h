@@ -32,6 +32,8 @@ typedef struct lsi_lanes {
 } lsi_lanes;
 
 LS_MUST_USE ls_status lsi_lanes_make(int n_lanes, lsi_span share, lsi_lanes *out);
+/* Where the order of sums is free: one buffer for everything this rank computes. */
+LS_MUST_USE ls_status lsi_lanes_make_single(int n_lanes, lsi_lanes *out);
 void lsi_lanes_free(lsi_lanes *lanes);
 
 #endif

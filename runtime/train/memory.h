@@ -1,4 +1,4 @@
-/* What a trainer allocates, computed before anything is: --dry-run prints it, the trainer allocates by it. */
+/* What a trainer allocates, listed before anything is: --dry-run adds the list up, the trainer allocates by it. */
 #ifndef LSI_TRAIN_MEMORY_H
 #define LSI_TRAIN_MEMORY_H
 
@@ -14,14 +14,39 @@ typedef struct lsi_sizes {
     int n_buckets;
     int64_t largest_bucket;             /* elements */
     int gradient_copies, moments;
+    bool mixed, sharded;                /* layers read a 16-bit copy; a rank has optimizer state for its chunks only */
+    int64_t n_owned;                    /* elements of this rank's chunks */
+    int64_t n_held;                     /* elements it updates: its chunks, or all */
     int64_t n_local;                    /* slots of this rank */
+    size_t element_bytes;               /* of the layers' weights */
     size_t input_bytes, target_bytes;   /* of one slot */
     size_t activation_bytes;            /* the larger of the training and the evaluation plan */
-    size_t bytes[LSI_MEMORY_CLASS_COUNT];
+    size_t exchange_bytes;              /* of one rank's message */
+    size_t index_bytes;                 /* of the commit op's indices */
+    bool evaluates;
+    int world;
+    size_t bytes[LSI_MEMORY_CLASS_COUNT];       /* what --dry-run says */
 } lsi_sizes;
+
+/* Optimizer state is kept for a rank's own chunks only (ZeRO-1). */
+bool lsi_sizes_is_sharded(const ls_config *config, int world);
 
 /* `eval` may be NULL. */
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,
                     const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, lsi_sizes *out);
+
+/* One block of memory: which lsi_buffer of the trainer it goes to, and from where it comes. */
+typedef struct lsi_memory_part {
+    size_t buffer_at;                   /* offset of the lsi_buffer in ls_trainer */
+    bool from_transport;                /* the transport moves it; else device memory of this kind */
+    ls_memory kind;
+    lsi_memory_class c;
+    size_t bytes;
+} lsi_memory_part;
+
+enum { LSI_MEMORY_MAX_PARTS = LSI_TREE_MAX_ROOTS + 32 };
+
+/* Returns how many. */
+int lsi_memory_parts(const lsi_sizes *sizes, lsi_memory_part out[LSI_MEMORY_MAX_PARTS]);
 
 #endif

@@ -10,6 +10,7 @@
 #include "comm/registry.h"
 #include "config/command_line.h"
 #include "kernels/ops.h"
+#include "train/precision.h"
 
 ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine)
 {
@@ -114,6 +115,8 @@ static ls_status open_comm(ls_runtime *rt)
         .account = &rt->account,
         .n_lanes = rt->geometry.n_lanes,
         .share = rt->geometry.share,
+        .fast = lsi_precision_is_fast(rt->config),
+        .wire = lsi_precision_wire(rt->config),
         .timeout_seconds = rt->config->comm.timeout,
         .on_failure = lsi_runtime_abort,
         .failure_argument = rt,

@@ -1,15 +1,19 @@
-/* One step, queued over three streams. DESIGN's order: the share moves slot by slot on *copy* while *compute* works;
- * lanes are added up as they are complete; buckets are reduced on *comm* after the last backward, then the scalar
- * exchange; the commit op decides; the optimizer obeys. The same code queues a step, records it, and lets tests leave
- * out each wait in turn. */
+/* One step, queued over three streams. It begins with the gather of the weights that the step before has updated (each
+ * bucket awaited by the first layer that needs it) and ends with the update. The share moves slot by slot on *copy*
+ * while *compute* works; lanes are added up as they are complete; buckets are reduced on *comm*, during the last
+ * backward or after it, then the scalar exchange; the commit op decides; the optimizer obeys. The same code queues a
+ * step, records it, and lets tests leave out each wait in turn. */
 #include "train/trainer.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "kernels/ops.h"
 #include "train/optimizer.h"
+#include "train/precision.h"
 
-/* ---- small pieces ---------------------------------------------------------------------------------------------- */
+/* ---- small pieces -------------------------------------------------------------------------------------------- */
 
 static ls_status await(ls_trainer *t, lsi_step_wait which, ls_stream *stream, ls_event *event)
 {
@@ -18,15 +22,66 @@ static ls_status await(ls_trainer *t, lsi_step_wait which, ls_stream *stream, ls
 
 static ls_status stamp(ls_trainer *t, ls_stream *stream, lsi_point point)
 {
-    return t->backend->stamp(stream, lsi_timeline_id(t->n_queued, point));
+    return t->backend->stamp(stream, lsi_timeline_id(t->n_queued, point, 0));
+}
+
+static ls_status stamp_at(ls_trainer *t, ls_stream *stream, lsi_point point, int64_t index)
+{
+    return t->backend->stamp(stream, lsi_timeline_id(t->n_queued, point, index));
+}
+
+/* Points that only a trace wants. */
+static ls_status trace_at(ls_trainer *t, ls_stream *stream, lsi_point point, int64_t index)
+{
+    return t->trace != NULL ? stamp_at(t, stream, point, index) : LS_OK;
+}
+
+static double *exchange_words(ls_trainer *t)
+{
+    return t->exchange_mine.data;
 }
 
 static ls_slot_record *record_of(ls_trainer *t, int64_t local_slot)
 {
-    return (ls_slot_record *)(void *)(t->exchange_mine + t->exchange.records) + local_slot;
+    return (ls_slot_record *)(void *)(exchange_words(t) + t->exchange.records) + local_slot;
 }
 
-/* ---- the host's one wait ----------------------------------------------------------------------------------------- */
+/* ---- the host's one wait --------------------------------------------------------------------------------------- */
+
+/* comm.overlap = auto: one more step's time, as all ranks know it. */
+static void weigh_overlap(ls_trainer *t)
+{
+    const double *header = t->last.header;
+    double with, without;
+    int64_t step = (int64_t)header[LS_EXCHANGE_TIMED_STEP] - 1;
+
+    if (step < 0 || !lsi_overlap_take(&t->overlap, step, header[LS_EXCHANGE_STEP_SECONDS])) {
+        return;
+    }
+    lsi_overlap_medians(&t->overlap, &with, &without);
+    lsi_log_info("overlap    %s: a step takes %.4g ms with it, %.4g ms without", t->overlap.on ? "on" : "off",
+                 with * 1e3, without * 1e3);
+}
+
+static ls_status check_result(ls_trainer *t)
+{
+    int64_t step = t->n_done;
+    const ls_step_state *state = &t->last.state;
+
+    LS_REQUIRE(state->attempted == step, LS_ERR_INTERNAL, "step %lld left the result of step %lld", (long long)step,
+               (long long)state->attempted);
+    LS_REQUIRE(t->last.runs_wrong == 0, LS_ERR_INTERNAL, "%.0f slots of step %lld did not run exactly once",
+               t->last.runs_wrong, (long long)step);
+    if (state->in_a_row < t->rt->config->loss_scale.give_up_after) {
+        return LS_OK;
+    }
+    /* Every rank reads the same state and gets here in the same step. */
+    return lsi_runtime_agree(
+        t->rt, LS_FAIL(LS_ERR_NUMERIC,
+                       "step %lld: the gradient was not finite %lld times in a row (loss_scale.give_up_after) at loss "
+                       "scale %g; lower optimizer.lr, or look for bad values in the data",
+                       (long long)step, (long long)state->in_a_row, (double)t->last.scale_used));
+}
 
 /* Waits for the oldest step that is not known to be committed and takes its result. */
 static ls_status collect(ls_trainer *t)
@@ -37,25 +92,10 @@ static ls_status collect(ls_trainer *t)
         LS_TRY(t->backend->event_sync(t->committed[step & 1]));
     }
     t->last = t->control->result[step & 1];
-    lsi_timeline_read(&t->timeline, step, &t->times);
+    lsi_timeline_read(&t->timeline, step, &t->times, t->trace);
     t->n_done++;
-    if (t->hooks.left_out == LSI_WAIT_HOST) {
-        return LS_OK;
-    }
-    LS_REQUIRE(t->last.state.attempted == step + 1, LS_ERR_INTERNAL, "step %lld left the result of step %lld",
-               (long long)(step + 1), (long long)t->last.state.attempted);
-    LS_REQUIRE(t->last.runs_wrong == 0, LS_ERR_INTERNAL, "%.0f slots of step %lld did not run exactly once",
-               t->last.runs_wrong, (long long)(step + 1));
-    if (t->last.state.in_a_row >= t->rt->config->loss_scale.give_up_after) {
-        /* Every rank reads the same state and gets here in the same step. */
-        return lsi_runtime_agree(
-            t->rt,
-            LS_FAIL(LS_ERR_NUMERIC,
-                    "step %lld: the gradient was not finite %lld times in a row (loss_scale.give_up_after); lower "
-                    "optimizer.lr, or look for bad values in the data",
-                    (long long)(step + 1), (long long)t->last.state.in_a_row));
-    }
-    return LS_OK;
+    weigh_overlap(t);
+    return t->hooks.left_out == LSI_WAIT_HOST ? LS_OK : check_result(t);
 }
 
 static void fill_info(const ls_trainer *t, ls_step_info *info)
@@ -70,7 +110,7 @@ static void fill_info(const ls_trainer *t, ls_step_info *info)
         .loss = state->loss,
         .grad_norm = state->grad_norm,
         .learning_rate = (double)state->learning_rate,
-        .loss_scale = (double)state->loss_scale,
+        .loss_scale = (double)t->last.scale_used,
         .step_seconds = t->times.step,
         .data_wait_seconds = t->times.data_wait,
         .compute_seconds = t->times.compute,
@@ -95,6 +135,45 @@ static void hand_over(ls_trainer *t)
     header[LS_EXCHANGE_COMPUTE] = t->times.compute;
     header[LS_EXCHANGE_COMM] = t->times.comm;
     header[LS_EXCHANGE_COMM_EXPOSED] = t->times.comm_exposed;
+    header[LS_EXCHANGE_TIMED_STEP] = (double)t->n_done;
+}
+
+/* ---- weights on their way to the layers ------------------------------------------------------------------------ */
+
+/* Gathers all buckets in the order in which the forward needs them, from the beginning of the index. */
+static ls_status queue_gathers(ls_trainer *t)
+{
+    for (int i = t->sizes.n_buckets - 1; i >= 0; i--) {
+        lsi_bucket *bucket = &t->bucket[i];
+
+        bucket->awaited = bucket->gather == NULL;
+        if (bucket->gather != NULL) {
+            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_BEGIN, i));
+            LS_TRY(t->rt->comm->transport->launch(bucket->gather, t->comm_stream));
+            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_END, i));
+            LS_TRY(t->backend->event_record(bucket->gathered, t->comm_stream));
+        }
+    }
+    return LS_OK;
+}
+
+/* Hook of the first slot's forward: the layer about to be queued reads this parameter. */
+static ls_status await_param(void *argument, int param)
+{
+    ls_trainer *t = argument;
+
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        lsi_bucket *bucket = &t->bucket[i];
+
+        if (bucket->awaited || !lsi_bucket_holds(bucket, &t->params->param[param])) {
+            continue;
+        }
+        bucket->awaited = true;
+        LS_TRY(stamp_at(t, t->compute, LSI_POINT_GATHER_WAIT_BEGIN, i));
+        LS_TRY(await(t, LSI_WAIT_GATHERED, t->compute, bucket->gathered));
+        LS_TRY(stamp_at(t, t->compute, LSI_POINT_GATHER_WAIT_END, i));
+    }
+    return LS_OK;
 }
 
 /* ---- the parts of a step ----------------------------------------------------------------------------------------- */
@@ -104,7 +183,9 @@ static ls_status queue_begin(ls_trainer *t)
     LS_TRY(stamp(t, t->compute, LSI_POINT_BEGIN));
     LS_TRY(t->backend->fill(t->compute, record_of(t, 0), 0, (size_t)t->sizes.n_local * sizeof(ls_slot_record)));
     LS_TRY(t->backend->event_record(t->fork, t->compute));
-    return await(t, LSI_WAIT_FORK, t->copy, t->fork);
+    LS_TRY(await(t, LSI_WAIT_FORK, t->copy, t->fork));
+    LS_TRY(await(t, LSI_WAIT_UPDATED, t->comm_stream, t->fork));
+    return queue_gathers(t);
 }
 
 /* Moves local slot j from the step share to the device and makes compute wait for it. */
@@ -124,8 +205,10 @@ static ls_status queue_batch(ls_trainer *t, int64_t j)
     if (j >= 2) {
         LS_TRY(await(t, LSI_WAIT_USED, t->copy, t->used[half]));
     }
+    LS_TRY(trace_at(t, t->copy, LSI_POINT_COPY_BEGIN, j));
     LS_TRY(b->copy(t->copy, t->batch_input[half].data, input + (size_t)j * s->input_bytes, s->input_bytes));
     LS_TRY(b->copy(t->copy, t->batch_targets[half].data, targets + (size_t)j * s->target_bytes, s->target_bytes));
+    LS_TRY(trace_at(t, t->copy, LSI_POINT_COPY_END, j));
     if (j == s->n_local - 1) {
         LS_TRY(b->flag_set(t->copy, &t->control->full[parity], 0));
     }
@@ -138,7 +221,8 @@ static ls_status queue_batch(ls_trainer *t, int64_t j)
 static ls_status queue_lane_adds(ls_trainer *t, const lsi_lane *lane, int64_t first, int64_t count)
 {
     for (int i = 0; i < lane->n_adds; i++) {
-        float *from = t->gradient[lane->add[i].from] + first, *into = t->gradient[lane->add[i].into] + first;
+        float *from = lsi_trainer_gradient(t, lane->add[i].from) + first;
+        float *into = lsi_trainer_gradient(t, lane->add[i].into) + first;
 
         LS_TRY(lsi_add_into(t->compute, &(lsi_add_into_args){
                                             .x = ls_view_make(from, count, LS_F32),
@@ -148,8 +232,8 @@ static ls_status queue_lane_adds(ls_trainer *t, const lsi_lane *lane, int64_t fi
     return LS_OK;
 }
 
-/* Reduces bucket i once its gradients are ready, and sums the squares of the chunk this rank owns. */
-static ls_status queue_bucket(ls_trainer *t, int i, int64_t *sums_at)
+/* Reduces bucket i, whose gradients have been queued, and sums the squares of the chunk this rank owns. */
+static ls_status queue_bucket(ls_trainer *t, int i)
 {
     const lsi_bucket *bucket = &t->bucket[i];
     int64_t n_blocks = bucket->owned_count / LSI_BLOCK;
@@ -157,18 +241,60 @@ static ls_status queue_bucket(ls_trainer *t, int i, int64_t *sums_at)
     LS_TRY(queue_lane_adds(t, &t->lanes.lane[t->lanes.n - 1], bucket->first, bucket->count));
     LS_TRY(t->backend->event_record(t->ready, t->compute));
     LS_TRY(await(t, LSI_WAIT_BUCKET, t->comm_stream, t->ready));
-    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_COMM_BEGIN));
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_REDUCE_BEGIN, i));
     LS_TRY(t->rt->comm->transport->launch(bucket->reduce, t->comm_stream));
-    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_COMM_END));
-    if (n_blocks > 0) {
-        float *total = t->gradient[t->lanes.root[0].buffer] + bucket->owned_first;
-
-        LS_TRY(lsi_block_norms(t->comm_stream, &(lsi_block_norms_args){
-                                                   .g = ls_view_make(total, bucket->owned_count, LS_F32),
-                                                   .sums = ls_view_make(t->exchange_mine + *sums_at, n_blocks, LS_F64),
-                                               }));
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_REDUCE_END, i));
+    if (n_blocks == 0) {
+        return LS_OK;
     }
-    *sums_at += n_blocks;
+    return lsi_block_norms(
+        t->comm_stream,
+        &(lsi_block_norms_args){
+            .g = ls_view_make(lsi_trainer_total(t) + bucket->owned_first, bucket->owned_count, LS_F32),
+            .sums = ls_view_make(exchange_words(t) + bucket->sums_at, n_blocks, LS_F64),
+        });
+}
+
+/* Puts a fault where this rank was told to: into the loss record, or the first element of the gradient. */
+static ls_status queue_faults(ls_trainer *t, int64_t local_slot, bool in_loss, ls_view where)
+{
+    bool last = local_slot == t->sizes.n_local - 1;
+
+    for (int i = 0; i < t->faults.n; i++) {
+        const lsi_fault *fault = &t->faults.fault[i];
+        bool here = fault->slot < 0 ? last : fault->slot == t->place[local_slot].slot;
+
+        if (fault->rank == t->rt->geometry.rank && fault->in_loss == in_loss && here) {
+            LS_TRY(lsi_poke(t->compute, &(lsi_poke_args){
+                                            .y = where,
+                                            .state = t->state.data,
+                                            .attempted = fault->step - 1,
+                                            .value = fault->value,
+                                        }));
+        }
+    }
+    return LS_OK;
+}
+
+/* Hook of the backward: the gradient of this parameter is complete for the slot. */
+static ls_status finish_param(void *argument, int param)
+{
+    ls_slot *slot = argument;
+    ls_trainer *t = slot->trainer;
+
+    if (param == 0) {
+        LS_TRY(queue_faults(t, slot->index, false, ls_view_make(slot->run.gradients, 1, LS_F32)));
+    }
+    if (!t->overlaps || slot->index != t->sizes.n_local - 1) {
+        return LS_OK;
+    }
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        lsi_bucket *bucket = &t->bucket[i];
+
+        if (lsi_bucket_holds(bucket, &t->params->param[param]) && --bucket->n_waiting == 0) {
+            LS_TRY(queue_bucket(t, i));
+        }
+    }
     return LS_OK;
 }
 
@@ -176,12 +302,13 @@ static ls_status queue_exchange(ls_trainer *t)
 {
     const double *header = t->control->header[t->n_queued & 1];
 
-    LS_TRY(t->backend->copy(t->comm_stream, t->exchange_mine, header, LS_EXCHANGE_HEADER * sizeof(double)));
-    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_COMM_BEGIN));
+    LS_TRY(t->backend->copy(t->comm_stream, t->exchange_mine.data, header, LS_EXCHANGE_HEADER * sizeof(double)));
+    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_EXCHANGE_BEGIN));
     LS_TRY(t->rt->comm->transport->launch(t->exchange_collective, t->comm_stream));
-    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_COMM_END));
+    LS_TRY(stamp(t, t->comm_stream, LSI_POINT_EXCHANGE_END));
     LS_TRY(t->backend->event_record(t->exchanged, t->comm_stream));
-    return await(t, LSI_WAIT_EXCHANGED, t->compute, t->exchanged);
+    LS_TRY(await(t, LSI_WAIT_EXCHANGED, t->compute, t->exchanged));
+    return stamp(t, t->compute, LSI_POINT_ARRIVED);
 }
 
 static ls_status queue_commit(ls_trainer *t)
@@ -195,7 +322,7 @@ static ls_status queue_commit(ls_trainer *t)
 
     LS_TRY(lsi_commit(t->compute,
                       &(lsi_commit_args){
-                          .values = ls_view_make(t->exchange_all, world * t->exchange.stride, LS_F64),
+                          .values = ls_view_make(t->exchange_all.data, world * t->exchange.stride, LS_F64),
                           .block_index = ls_view_make(index, t->exchange.n_blocks, LS_I32),
                           .record_index = ls_view_make(index + t->exchange.n_blocks, t->exchange.n_slots, LS_I32),
                           .rates = ls_view_make((void *)(uintptr_t)rates, sizeof *rates / sizeof(double), LS_F64),
@@ -207,19 +334,42 @@ static ls_status queue_commit(ls_trainer *t)
                           .clip = config->optimizer.clip,
                           .beta1 = adam ? config->optimizer.beta1 : 0,
                           .beta2 = adam ? config->optimizer.beta2 : 0,
+                          .dynamic = lsi_precision_scaling(config).dynamic,
+                          .growth = config->loss_scale.growth,
+                          .backoff = config->loss_scale.backoff,
+                          .scale_min = config->loss_scale.min,
+                          .scale_max = config->loss_scale.max,
+                          .growth_interval = config->loss_scale.growth_interval,
+                          .hysteresis = config->loss_scale.hysteresis,
                       }));
     return stamp(t, t->compute, LSI_POINT_COMMIT);
 }
 
-static ls_status queue_update(ls_trainer *t)
+static ls_status update_run(ls_trainer *t, const lsi_state_run *held)
 {
-    lsi_optimizer_memory memory = {
-        .weights = t->weights.data,
-        .gradients = t->gradient[t->lanes.root[0].buffer],
-        .moment = {t->moment[0].data, t->moment[1].data},
+    lsi_optimizer_run run = {
+        .first = held->first,
+        .count = held->count,
+        .weights = held->array[LSI_STATE_WEIGHTS],
+        .gradients = lsi_trainer_total(t) + held->first,
+        .moment = {held->array[LSI_STATE_MOMENT_0], held->array[LSI_STATE_MOMENT_1]},
+        .copy_type = lsi_precision_compute(t->rt->config),
     };
 
-    LS_TRY(lsi_optimizer_update(t->rt->config, t->params, &memory, t->state.data, t->compute, 0, t->sizes.n_elements));
+    if (t->sizes.mixed) {
+        run.copy = (uint16_t *)t->layer_weights.data + held->first;
+    }
+    return lsi_optimizer_update(t->rt->config, t->params, &run, t->state.data, t->compute);
+}
+
+static ls_status queue_update(ls_trainer *t)
+{
+    const lsi_state_run *held;
+    int n_held = lsi_trainer_held(t, &held);
+
+    for (int i = 0; i < n_held; i++) {
+        LS_TRY(update_run(t, &held[i]));
+    }
     return stamp(t, t->compute, LSI_POINT_END);
 }
 
@@ -242,8 +392,12 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
         return LS_OK;
     }
     t->next_slot = 0;
+    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued);
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        t->bucket[i].n_waiting = t->bucket[i].n_params;
+    }
     /* Two steps run as they are queued first: kernels that compile themselves do it there. */
-    t->capturing = t->use_recordings && t->n_queued >= 2;
+    t->capturing = t->use_recordings && t->n_queued >= 2 && t->overlap.decided;
     if (t->capturing) {
         LS_TRY(t->backend->capture_begin(t->compute));
     }
@@ -267,8 +421,8 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
             {
                 .stream = t->compute,
                 .state = t->state.data,
-                .weights = t->weights.data,
-                .gradients = t->gradient[t->lanes.lane[place->order].buffer],
+                .weights = t->layer_weights.data,
+                .gradients = lsi_trainer_gradient(t, t->lanes.lane[place->order].buffer),
                 .activations = t->activations.data,
                 .input = t->batch_input[j & 1].data,
                 .targets = t->batch_targets[j & 1].data,
@@ -285,8 +439,15 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
 
 ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
 {
-    LS_TRY(queue_batch(trainer, slot->index));
-    return lsi_plan_forward(trainer->plan, &slot->run);
+    ls_trainer *t = trainer;
+
+    LS_TRY(queue_batch(t, slot->index));
+    LS_TRY(trace_at(t, t->compute, LSI_POINT_SLOT_BEGIN, slot->index));
+    slot->run.param_need = slot->index == 0 ? await_param : NULL;
+    slot->run.hook_argument = t;
+    LS_TRY(lsi_plan_forward(t->plan, &slot->run));
+    LS_TRY(trace_at(t, t->compute, LSI_POINT_FORWARD_END, slot->index));
+    return queue_faults(t, slot->index, true, ls_view_make(slot->run.record, 1, LS_F64));
 }
 
 ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
@@ -294,20 +455,22 @@ ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
     ls_trainer *t = trainer;
     const lsi_place *place = &t->place[slot->index];
 
+    slot->run.param_done = finish_param;
+    slot->run.hook_argument = slot;
     LS_TRY(lsi_plan_backward(t->plan, &slot->run));
+    LS_TRY(trace_at(t, t->compute, LSI_POINT_SLOT_END, slot->index));
     LS_TRY(t->backend->event_record(t->used[slot->index & 1], t->compute));
     if (slot->index == t->sizes.n_local - 1) {
         return stamp(t, t->compute, LSI_POINT_BACKWARD_END);
     }
-    return place->last_in_lane ? queue_lane_adds(t, &t->lanes.lane[place->order], 0, t->sizes.n_elements) : LS_OK;
+    const lsi_lane *lane = &t->lanes.lane[place->order];
+    return place->last_in_lane ? queue_lane_adds(t, lane, 0, t->sizes.n_elements) : LS_OK;
 }
 
 static ls_status queue_end(ls_trainer *t)
 {
-    int64_t sums_at = t->exchange.sums;
-
-    for (int i = 0; i < t->sizes.n_buckets; i++) {
-        LS_TRY(queue_bucket(t, i, &sums_at));
+    for (int i = 0; i < t->sizes.n_buckets && !t->overlaps; i++) {
+        LS_TRY(queue_bucket(t, i));
     }
     LS_TRY(queue_exchange(t));
     LS_TRY(queue_commit(t));
@@ -341,12 +504,30 @@ ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
     return LS_OK;
 }
 
+/* Makes the layers' weights whole on every rank, as the next step's beginning would. */
+static ls_status queue_settling_gather(ls_trainer *t)
+{
+    LS_TRY(t->backend->event_record(t->fork, t->compute));
+    LS_TRY(t->backend->event_wait(t->comm_stream, t->fork));
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        LS_TRY(t->rt->comm->transport->launch(t->bucket[i].gather, t->comm_stream));
+    }
+    LS_TRY(t->backend->event_record(t->exchanged, t->comm_stream));
+    return t->backend->event_wait(t->compute, t->exchanged);
+}
+
 ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info)
 {
     while (trainer->n_done < trainer->n_queued) {
         LS_TRY(collect(trainer));
     }
+    if (trainer->sizes.sharded) {
+        LS_TRY(queue_settling_gather(trainer));
+    }
     LS_TRY(trainer->backend->stream_sync(trainer->compute));
+    if (trainer->n_done > 0) {
+        lsi_timeline_pause(&trainer->timeline, trainer->n_done - 1, trainer->trace);
+    }
     if (info != NULL) {
         fill_info(trainer, info);
     }

@@ -5,14 +5,20 @@
 #include "data/loader.h"
 #include "graph/plan.h"
 #include "metrics/timeline.h"
+#include "metrics/trace.h"
 #include "train/bucket.h"
+#include "train/fault.h"
 #include "train/memory.h"
+#include "train/overlap.h"
 #include "train/runtime.h"
+#include "train/state.h"
 
 /* Every wait that orders a step, once: name and what goes wrong without it. Tests leave each out in turn and expect
  * ThreadSanitizer to see it. */
 #define LSI_STEP_WAITS(ROW)                                                         \
     ROW(FORK, "copies of a step start before the step before has read its batch")  \
+    ROW(UPDATED, "weights are gathered before they are updated")                    \
+    ROW(GATHERED, "a layer reads weights that have not arrived")                    \
     ROW(FULL, "the copy stream reads a share that is not filled")                   \
     ROW(COPIED, "compute reads a batch that is not there")                          \
     ROW(USED, "a batch is overwritten while it is read")                            \
@@ -68,21 +74,29 @@ struct ls_trainer {
     lsi_exchange exchange;
     lsi_place *place;           /* this rank's slots in order */
     lsi_bucket *bucket;
+    lsi_state_run *run;         /* this rank's chunks, ascending */
+    int n_runs;
+    lsi_state_run everything;   /* all elements as one run, where this rank holds them all */
 
     ls_stream *compute, *copy, *comm_stream;
     ls_event *fork, *copied[2], *used[2], *ready, *exchanged, *committed[2];
 
-    lsi_buffer weights, moment[2], activations, batch_input[2], batch_targets[2], share_input[2], share_targets[2];
+    /* Memory, as lsi_memory_parts lists it. */
+    lsi_buffer layer_weights;   /* flat, in the compute type: what layers read, and what is gathered */
+    lsi_buffer masters;         /* f32, of the held elements; empty where the layers' weights are the masters */
+    lsi_buffer moment[2];       /* of the held elements */
+    lsi_buffer gradient[LSI_TREE_MAX_ROOTS];        /* flat f32, by buffer of the lane program */
+    lsi_buffer activations, batch_input[2], batch_targets[2], share_input[2], share_targets[2];
     lsi_buffer eval_input[2], eval_targets[2];
-    lsi_buffer state, control_memory, indices;
-    lsi_control *control;
-    float *gradient[LSI_TREE_MAX_ROOTS + 2];        /* by buffer of the lane program */
-    double *exchange_mine, *exchange_all;
+    lsi_buffer state, control_memory, indices, exchange_mine, exchange_all;
+    lsi_control *control;       /* control_memory's */
     ls_collective *exchange_collective;
 
     lsi_loader *loader;
     ls_recording *recording[2]; /* by step parity; NULL until captured */
     bool use_recordings, capturing;
+    lsi_overlap overlap;
+    lsi_faults faults;
     lsi_step_hooks hooks;
 
     ls_schedule_fn schedule;
@@ -92,11 +106,23 @@ struct ls_trainer {
 
     int64_t n_queued, n_done;   /* steps queued, and known to be committed */
     int64_t next_slot;          /* of the step being queued; n_local when there are none left */
+    bool overlaps;              /* the step being queued reduces buckets during its backward */
     ls_slot slot;
     ls_step_result last;        /* of step n_done */
     lsi_timeline timeline;
+    lsi_trace *trace;           /* borrowed; NULL: none. Set before the first step */
     lsi_step_times times;       /* this rank's, of step n_done */
 };
+
+/* allocate.c: streams, events and memory by the sizes, with initial contents; and their release, also of a part. */
+LS_MUST_USE ls_status lsi_trainer_allocate(ls_trainer *trainer);
+void lsi_trainer_release(ls_trainer *trainer);
+/* This rank's gradient sums: of the lanes in `buffer` of the lane program; and, reduced, of all lanes. */
+float *lsi_trainer_gradient(const ls_trainer *trainer, int buffer);
+float *lsi_trainer_total(const ls_trainer *trainer);
+
+/* Runs of elements that this rank updates: its chunks, or everything. Returns how many. */
+int lsi_trainer_held(const ls_trainer *trainer, const lsi_state_run **out);
 
 /* What ls_trainer_create does, with a run length for the schedule and a plan for evaluation (none when eval_data NULL).
  */
@@ -108,12 +134,13 @@ LS_MUST_USE ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls
 /* Steps that the configuration asks for with this many samples. */
 int64_t lsi_trainer_run_steps(const ls_config *config, int64_t n_samples);
 
-/* Copies between host memory and the flat weights, or the gradients of the last step (mean over the global batch,
- * unscaled, before clipping). Settle first; `host` has params->n_elements. */
+/* weights.c. Collective. Copies between host memory and the flat f32 weights, or the gradients of the last step (mean
+ * over the global batch, unscaled, before clipping). Settle first; `host` has params->n_elements. */
+LS_MUST_USE ls_status lsi_trainer_init_weights(ls_trainer *trainer);
 LS_MUST_USE ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host);
 LS_MUST_USE ls_status lsi_trainer_write_weights(ls_trainer *trainer, const float *host);
 LS_MUST_USE ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host);
-/* The weights hash of this rank's weights; all ranks' are equal. Settle first. */
+/* Collective. The weights hash as this rank sees it; all ranks' are equal. Settle first. */
 LS_MUST_USE ls_status lsi_trainer_weights_hash(ls_trainer *trainer, char out[33]);
 
 #endif

@@ -53,7 +53,8 @@ typedef struct mini {
     float share[2][ROWS * INPUTS], x[2][ROWS * INPUTS];
     float w[INPUTS * OUTPUTS], y[ROWS * OUTPUTS], g[INPUTS * OUTPUTS], r[INPUTS * OUTPUTS];
     double row_loss[SLOTS][ROWS];
-    double loss[RING];          /* by step */
+    double loss[2];             /* by step parity */
+    int parity;                 /* of the step being queued */
     ls_step_state state;
 } mini;
 
@@ -183,9 +184,8 @@ static const ls_op op_update = {.struct_size = sizeof(ls_op), .name = "update", 
                                 .cpu = update, .arguments_bytes = sizeof(pair_args)};
 
 typedef struct commit_args {
-    ls_view row_loss;
+    ls_view row_loss, loss;
     ls_step_state *state;
-    double *ring;       /* no view: only one element of it is written, and which one the state says */
 } commit_args;
 
 static ls_status commit(const ls_cpu_run *run, const void *arguments)
@@ -197,12 +197,12 @@ static ls_status commit(const ls_cpu_run *run, const void *arguments)
     for (int64_t i = 0; i < a->row_loss.count; i++) {
         sum += ((const double *)a->row_loss.data)[i];
     }
-    a->ring[a->state->attempted % RING] = sum;
+    *(double *)a->loss.data = sum;
     a->state->attempted++;
     return LS_OK;
 }
 
-static const ls_op op_commit = {.struct_size = sizeof(ls_op), .name = "commit", .n_in = 1,
+static const ls_op op_commit = {.struct_size = sizeof(ls_op), .name = "commit", .n_in = 1, .n_out = 1,
                                 .state_access = LS_STATE_WRITE, .state_offset = offsetof(commit_args, state),
                                 .cpu = commit, .arguments_bytes = sizeof(commit_args)};
 
@@ -275,7 +275,8 @@ static ls_status queue_step(mini *m)
         LS_TRY(ls_op_launch(m->compute, &op_update, &weights));
     }
     LS_TRY(ls_op_launch(m->compute, &op_commit,
-                        &(commit_args){ls_view_make(m->row_loss, SLOTS * ROWS, LS_F64), &m->state, m->loss}));
+                        &(commit_args){ls_view_make(m->row_loss, SLOTS * ROWS, LS_F64),
+                                       ls_view_make(&m->loss[m->parity], 1, LS_F64), &m->state}));
     return b->stamp(m->compute, 2);
 }
 
@@ -308,6 +309,7 @@ static ls_status run_steps(mini *m, uint64_t *hash)
 
     for (int parity = 0; parity < 2 && o.replay; parity++) {
         LS_TRY(b->capture_begin(m->compute));
+        m->parity = parity;
         status = queue_step(m);
         ls_status ended = b->capture_end(m->compute, &recording[parity]);
         LS_TRY(status);
@@ -318,8 +320,9 @@ static ls_status run_steps(mini *m, uint64_t *hash)
             if (keeps(m, WAIT_HOST)) {
                 LS_TRY_GOTO(status, done, b->event_sync(m->done[(t - o.depth) % RING]));
             }
-            losses[t - o.depth] = m->loss[(t - o.depth) % RING];
+            losses[t - o.depth] = m->loss[(t - o.depth) % 2];
         }
+        m->parity = t % 2;
         if (t < o.steps) {
             LS_TRY_GOTO(status, done, o.replay ? b->replay(recording[t % 2]) : queue_step(m));
             LS_TRY_GOTO(status, done, b->event_record(m->done[t % RING], m->compute));

@@ -36,6 +36,12 @@ static ls_status prepare(ls_comm *comm, const char *kind, const lsi_span *share,
     if (strcmp(kind, "broadcast") == 0) {
         return comm->transport->prepare_broadcast(comm, data, N, ODD_RANK, out);
     }
+    if (strcmp(kind, "gather") == 0) {
+        return comm->transport->prepare_gather(comm, all, WORLD * N, sizeof(uint16_t), out);
+    }
+    if (strcmp(kind, "fast") == 0) {
+        return comm->transport->prepare_reduce(comm, &(ls_partial){0, 1, all}, 1, WORLD * N, all, true, out);
+    }
     lsi_span roots[LSI_TREE_MAX_ROOTS];
     ls_partial partials[LSI_TREE_MAX_ROOTS];
     int n = lsi_tree_roots(LANES, share[comm->rank].lo, share[comm->rank].hi, roots);
@@ -57,8 +63,8 @@ static ls_status run_rank(const char *how, const char *kind, ls_device *device)
     LS_TRY(device->backend->stream_create(device, "comm", 1, &stream));
     LS_TRY(lsi_shares(LANES, job->world, job->node, share));
     LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = "mpi", .job = job, .device = device, .account = &account,
-                                             .n_lanes = LANES, .share = share, .timeout_seconds = 1.5,
-                                             .on_failure = give_up}, &comm));
+                                             .n_lanes = LANES, .share = share, .fast = strcmp(kind, "fast") == 0,
+                                             .wire = LS_BF16, .timeout_seconds = 1.5, .on_failure = give_up}, &comm));
     LS_TRY(prepare(comm, kind, share, &collective));
     for (int i = 0; i < 3; i++) {
         if (i == 2 && job->rank == ODD_RANK) {
@@ -137,19 +143,23 @@ static void check_named(const ending *e, const char *part)
 static void test_stopped_peer(void **state)
 {
     static const struct {
-        const char *kind, *doing;
+        const char *kind, *awaited, *doing;
     } cases[] = {
-        {"reduction", "adding partial sums (reduction of 65536 bytes"},
-        {"exchange", "exchanging (exchange of 16384 bytes"},
-        {"broadcast", "receiving a broadcast (broadcast of 16384 bytes"},
+        {"reduction", "rank 1", "adding partial sums (reduction of 65536 bytes"},
+        {"exchange", "rank 1", "exchanging (exchange of 16384 bytes"},
+        {"broadcast", "rank 1", "receiving a broadcast (broadcast of 16384 bytes"},
+        {"gather", "rank 1", "gathering the chunks (gather of 98304 bytes"},
+        {"fast", "another rank", "adding up the chunks (fast reduction of 196608 bytes"},      /* MPI does not say */
     };
+    char waited[64];
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ending e;
 
         run_job("", "stopped", cases[i].kind, &e);
-        check_named(&e, "has waited 1.5 s for rank 1 while");
+        snprintf(waited, sizeof waited, "has waited 1.5 s for %s while", cases[i].awaited);
+        check_named(&e, waited);
         check_named(&e, cases[i].doing);
         assert_int_equal(e.exit_code, ls_status_exit_code(LS_ERR_TIMEOUT));
         assert_true(e.seconds < 15);
@@ -180,12 +190,16 @@ static void test_killed_peer_is_noticed(void **state)
 
 static void test_late_peer_is_waited_for(void **state)
 {
-    ending e;
+    static const char *const kinds[] = {"reduction", "gather", "fast"};
 
     (void)state;
-    run_job("", "late", "reduction", &e);
-    assert_string_equal(e.output, "");
-    assert_int_equal(e.exit_code, 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        ending e;
+
+        run_job("", "late", kinds[i], &e);
+        assert_string_equal(e.output, "");
+        assert_int_equal(e.exit_code, 0);
+    }
 }
 
 int main(int argc, char **argv)

@@ -13,37 +13,52 @@
 #include "base/tsan.h"
 #include "comm/registry.h"
 
-enum { N = 40000, REPORTED = 66 };
+enum { N = 40000, REPORTED = 66, MAX_WORLD = 2 };
 
 _Noreturn static void give_up(void *argument, ls_status status)
 {
     lsi_job_abort(argument, status);
 }
 
-/* compute writes the partial, comm reduces it, compute overwrites the result; `how` leaves out one of the two waits. */
-static ls_status run_case(const char *how, lsi_job *job, ls_device *device)
+/* A reduction of a partial into `out`, or a gather of `out`, where both have N elements. */
+static ls_status prepare(ls_comm *comm, const char *kind, lsi_span share, float *partial, float *out,
+                         ls_collective **collective)
+{
+    const ls_transport *t = comm->transport;
+
+    return strcmp(kind, "gather") == 0
+               ? t->prepare_gather(comm, out, N, sizeof(float), collective)
+               : t->prepare_reduce(comm, &(ls_partial){share.lo, share.hi, partial}, 1, N, out, true, collective);
+}
+
+/* compute makes what goes in, comm runs the collective, compute overwrites what came out; `how` leaves out one of the
+ * two waits. */
+static ls_status run_case(const char *how, const char *kind, lsi_job *job, ls_device *device)
 {
     const ls_backend *b = device->backend;
     lsi_memory_account account = {.poison = false};
-    lsi_span share = {0, 4};
+    bool is_fast = strcmp(kind, "fast") == 0, is_gather = strcmp(kind, "gather") == 0;
+    lsi_span share[MAX_WORLD];
     ls_stream *compute, *comm_stream;
     ls_event *made, *reduced;
     ls_collective *collective;
     ls_comm *comm;
     void *partial, *out;
 
+    LS_TRY(lsi_shares(4, job->world, job->node, share));
     LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = "mpi", .job = job, .device = device, .account = &account,
-                                             .n_lanes = 4, .share = &share, .timeout_seconds = 20,
-                                             .on_failure = give_up, .failure_argument = job}, &comm));
+                                             .n_lanes = 4, .share = share, .fast = is_fast, .wire = LS_F16,
+                                             .timeout_seconds = 20, .on_failure = give_up, .failure_argument = job},
+                         &comm));
     LS_TRY(b->stream_create(device, "compute", 0, &compute));
     LS_TRY(b->stream_create(device, "comm", 1, &comm_stream));
     LS_TRY(b->event_create(device, &made));
     LS_TRY(b->event_create(device, &reduced));
     LS_TRY(comm->transport->alloc(comm, N * sizeof(float), &partial));
     LS_TRY(comm->transport->alloc(comm, N * sizeof(float), &out));
-    LS_TRY(comm->transport->prepare_reduce(comm, &(ls_partial){0, 4, partial}, 1, N, out, true, &collective));
+    LS_TRY(prepare(comm, kind, share[job->rank], partial, out, &collective));
 
-    LS_TRY(b->fill(compute, partial, 0, N * sizeof(float)));
+    LS_TRY(b->fill(compute, is_gather ? out : partial, 0, N * sizeof(float)));
     LS_TRY(b->event_record(made, compute));
     if (strcmp(how, "before") != 0) {
         LS_TRY(b->event_wait(comm_stream, made));
@@ -69,7 +84,7 @@ static ls_status run_case(const char *how, lsi_job *job, ls_device *device)
 
 static int case_main(int argc, char **argv)
 {
-    const char *how = argv[1];
+    const char *how = argv[1], *kind = argv[2];
     const ls_backend *backend;
     ls_device *device;
     lsi_job *job;
@@ -80,7 +95,7 @@ static int case_main(int argc, char **argv)
         backend->open(&options, &device) != LS_OK) {
         return 1;
     }
-    ls_status status = run_case(how, job, device);
+    ls_status status = run_case(how, kind, job, device);
     if (status != LS_OK) {
         fprintf(stderr, "%s\n", ls_failure_message());
         return 1;
@@ -90,7 +105,7 @@ static int case_main(int argc, char **argv)
     return 0;
 }
 
-static int exit_code_of(const char *how)
+static int exit_code_of(const char *how, const char *kind, int world)
 {
     char self[512], command[1024];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -98,18 +113,38 @@ static int exit_code_of(const char *how)
     assert_true(length > 0);
     self[length] = '\0';
     snprintf(command, sizeof command,
-             "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' %s %s >/dev/null 2>&1",
-             REPORTED, self, how);
+             "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' "
+             "mpirun --bind-to none -np %d %s %s %s >/dev/null 2>&1",
+             REPORTED, world, self, how, kind);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void check_both_waits(const char *kind, int world)
+{
+    static const struct {
+        const char *how;
+        int code;
+    } cases[] = {{"none", 0}, {"before", REPORTED}, {"after", REPORTED}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int code = exit_code_of(cases[i].how, kind, world);
+
+        if (code != cases[i].code) {
+            fail_msg("%s at np = %d, left out: %s; exit code %d instead of %d", kind, world, cases[i].how, code,
+                     cases[i].code);
+        }
+    }
 }
 
 static void test_both_waits_are_needed(void **state)
 {
     (void)state;
-    assert_int_equal(exit_code_of("none"), 0);
-    assert_int_equal(exit_code_of("before"), REPORTED);
-    assert_int_equal(exit_code_of("after"), REPORTED);
+    for (int world = 1; world <= MAX_WORLD; world++) {
+        check_both_waits("reduction", world);
+        check_both_waits("gather", world);
+    }
+    check_both_waits("fast", 2);
 }
 
 int main(int argc, char **argv)
@@ -118,7 +153,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_both_waits_are_needed),
     };
 
-    if (argc == 2) {
+    if (argc == 3) {
         return case_main(argc, argv);
     }
 #if !defined(LSI_TSAN) || !defined(LOCKSTEP_HAVE_MPI)

@@ -1,50 +1,22 @@
 /* RUN: np=1,2,3,4,8 timeout=120 */
 /* Reductions against the literal recursive sum, bit for bit, with pretended nodes, in place and not, captured and not;
  * exchange and broadcast. With one process both transports. */
-#include "support/test.h"
-
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "backend/registry.h"
-#include "base/memory.h"
 #include "base/random.h"
-#include "comm/registry.h"
-#include "kernels/ops.h"
+#include "comm_case.h"
 
-enum { MAX_WORLD = 8, N_MAX = 9 * LSI_BLOCK + 123, SMALL_PIECE = 65536, N_MAPS = 4 };
+enum { N_MAX = 9 * LSI_BLOCK + 123 };
 
-static lsi_job *job;
-static ls_device *device;
-static ls_stream *stream;
-
-/* One opened comm, on the real job or on one with pretended nodes. */
+/* A comm with the partial sums of this rank. */
 typedef struct setting {
-    lsi_job job;
-    int node[MAX_WORLD];
-    lsi_span share[MAX_WORLD];
-    lsi_memory_account account;
-    lsi_comm_options options;
-    ls_comm *comm;
+    comm_case c;
     int n_roots;
     lsi_span root[LSI_TREE_MAX_ROOTS];
     float *partial[LSI_TREE_MAX_ROOTS];
     float *fresh[LSI_TREE_MAX_ROOTS];       /* what the partials are before a reduction: it may overwrite one */
     float *out;
 } setting;
-
-static bool has_mpi(void)
-{
-    return job->communicator != NULL;
-}
-
-_Noreturn static void give_up(void *argument, ls_status status)
-{
-    (void)argument;
-    lsi_job_abort(job, status);
-}
 
 /* ---- data ---------------------------------------------------------------------------------------------------- */
 
@@ -94,39 +66,15 @@ static void make_sum(int lo, int hi, int64_t n, int salt, float *out)
 
 /* ---- setting ------------------------------------------------------------------------------------------------- */
 
-static void make_nodes(int map, int world, int *node)
-{
-    for (int r = 0; r < world; r++) {
-        node[r] = map == 0 ? 0 : map == 1 ? r / 2 : map == 2 ? r % 2 : r != 0;
-    }
-}
-
 static void open_comm(setting *s, const char *transport, int lanes, int map, size_t piece_bytes)
 {
     memset(s, 0, sizeof *s);
-    make_nodes(map, job->world, s->node);
-    s->job = *job;
-    s->job.node = s->node;
-    CHECK_OK(lsi_shares(lanes, job->world, s->node, s->share));
-    s->options = (lsi_comm_options){
-        .transport = transport,
-        .job = &s->job,
-        .device = device,
-        .account = &s->account,
-        .n_lanes = lanes,
-        .share = s->share,
-        .timeout_seconds = 60,
-        .on_failure = give_up,
-        .piece_bytes = piece_bytes,
-    };
-    CHECK_OK(lsi_comm_open(&s->options, &s->comm));
-    assert_int_equal(s->comm->rank, job->rank);
-    assert_int_equal(s->comm->world, job->world);
-    s->n_roots = lsi_tree_roots(lanes, s->share[job->rank].lo, s->share[job->rank].hi, s->root);
+    open_case(&s->c, transport, lanes, map, piece_bytes, false, LS_F32);
+    s->n_roots = lsi_tree_roots(lanes, s->c.share[job->rank].lo, s->c.share[job->rank].hi, s->root);
     for (int i = 0; i <= s->n_roots; i++) {
         float **memory = i < s->n_roots ? &s->partial[i] : &s->out;
 
-        CHECK_OK(s->comm->transport->alloc(s->comm, N_MAX * sizeof(float), (void **)memory));
+        CHECK_OK(s->c.comm->transport->alloc(s->c.comm, N_MAX * sizeof(float), (void **)memory));
     }
     for (int i = 0; i < s->n_roots; i++) {
         s->fresh[i] = malloc(N_MAX * sizeof(float));
@@ -137,11 +85,10 @@ static void open_comm(setting *s, const char *transport, int lanes, int map, siz
 static void close_comm(setting *s)
 {
     for (int i = 0; i <= s->n_roots; i++) {
-        s->comm->transport->release(s->comm, N_MAX * sizeof(float), i < s->n_roots ? s->partial[i] : s->out);
+        s->c.comm->transport->release(s->c.comm, N_MAX * sizeof(float), i < s->n_roots ? s->partial[i] : s->out);
         free(s->fresh[i]);
     }
-    s->comm->transport->close(s->comm);
-    assert_int_equal(s->account.live_total, 0);
+    close_case(&s->c);
 }
 
 static ls_collective *prepare(setting *s, int64_t at, int64_t n, bool in_place, bool gather)
@@ -152,9 +99,9 @@ static ls_collective *prepare(setting *s, int64_t at, int64_t n, bool in_place, 
     for (int i = 0; i < s->n_roots; i++) {
         partials[i] = (ls_partial){s->root[i].lo, s->root[i].hi, s->partial[i] + at};
     }
-    CHECK_OK(s->comm->transport->prepare_reduce(s->comm, partials, s->n_roots, n,
-                                                (in_place && s->n_roots > 0 ? s->partial[0] : s->out) + at, gather,
-                                                &collective));
+    CHECK_OK(s->c.comm->transport->prepare_reduce(s->c.comm, partials, s->n_roots, n,
+                                                  (in_place && s->n_roots > 0 ? s->partial[0] : s->out) + at, gather,
+                                                  &collective));
     return collective;
 }
 
@@ -179,12 +126,12 @@ static void check_total(const setting *s, int64_t at, int64_t n, bool in_place, 
     int64_t start = 0, count = n;
 
     if (!gather) {
-        s->comm->transport->chunk(s->comm, n, job->rank, &start, &count);
+        s->c.comm->transport->chunk(s->c.comm, n, job->rank, &start, &count);
     }
     if (memcmp(out + at + start, want + at + start, (size_t)count * sizeof(float)) != 0) {
         for (int64_t i = at + start; i < at + start + count; i++) {
             if (memcmp(&out[i], &want[i], sizeof(float)) != 0) {
-                fail_msg("rank %d, %d lanes, element %lld of %lld: %a instead of %a", job->rank, s->comm->n_lanes,
+                fail_msg("rank %d, %d lanes, element %lld of %lld: %a instead of %a", job->rank, s->c.comm->n_lanes,
                          (long long)i, (long long)n, (double)out[i], (double)want[i]);
             }
         }
@@ -208,12 +155,11 @@ static void run_reductions(const char *transport, int lanes, int map, size_t pie
             ls_collective *collective = prepare(&s, 0, sizes[i], in_place, gather);
 
             fill_partials(&s, sizes[i]);
-            CHECK_OK(s.comm->transport->launch(collective, stream));
-            CHECK_OK(device->backend->stream_sync(stream));
+            launch_and_wait(&s.c, collective);
             check_total(&s, 0, sizes[i], in_place, gather, want);
         }
     }
-    assert_int_equal(s.account.live[LSI_MEMORY_COMM], lsi_comm_staging_bytes(&s.options, N_MAX));
+    assert_int_equal(s.c.account.live[LSI_MEMORY_COMM], lsi_comm_staging_bytes(&s.c.options, N_MAX));
     close_comm(&s);
 }
 
@@ -258,7 +204,7 @@ static void test_captured_steps(void **state)
     }
     CHECK_OK(device->backend->capture_begin(stream));
     for (int b = 0; b < 3; b++) {
-        CHECK_OK(s.comm->transport->launch(bucket[b], stream));
+        CHECK_OK(s.c.comm->transport->launch(bucket[b], stream));
     }
     CHECK_OK(device->backend->capture_end(stream, &recording));
     for (int step = 0; step < 4; step++) {
@@ -267,7 +213,7 @@ static void test_captured_steps(void **state)
         fill_partials(&s, N_MAX);
         if (step == 0) {
             for (int b = 0; b < 3; b++) {
-                CHECK_OK(s.comm->transport->launch(bucket[b], stream));
+                CHECK_OK(s.c.comm->transport->launch(bucket[b], stream));
             }
         } else {
             CHECK_OK(device->backend->replay(recording));
@@ -312,9 +258,9 @@ static void test_wrong_partials_are_refused(void **state)
 
     (void)state;
     open_comm(&s, "auto", 64, 0, 0);
-    CHECK_FAILS(s.comm->transport->prepare_reduce(s.comm, &partial, 2, 1, s.out, true, &collective), LS_ERR_INTERNAL,
-                NULL);
-    CHECK_FAILS(s.comm->transport->prepare_reduce(s.comm, &partial, s.n_roots, 1, s.out, true, &collective),
+    CHECK_FAILS(s.c.comm->transport->prepare_reduce(s.c.comm, &partial, 2, 1, s.out, true, &collective),
+                LS_ERR_INTERNAL, NULL);
+    CHECK_FAILS(s.c.comm->transport->prepare_reduce(s.c.comm, &partial, s.n_roots, 1, s.out, true, &collective),
                 LS_ERR_INTERNAL, NULL);
     close_comm(&s);
 }
@@ -344,9 +290,8 @@ static void test_exchange(void **state)
             for (size_t i = 0; i < bytes; i++) {
                 from[i] = byte_of(job->rank, i);
             }
-            CHECK_OK(s.comm->transport->prepare_exchange(s.comm, from, all, bytes, &collective));
-            CHECK_OK(s.comm->transport->launch(collective, stream));
-            CHECK_OK(device->backend->stream_sync(stream));
+            CHECK_OK(s.c.comm->transport->prepare_exchange(s.c.comm, from, all, bytes, &collective));
+            launch_and_wait(&s.c, collective);
             for (int r = 0; r < job->world; r++) {
                 for (size_t i = 0; i < bytes; i++) {
                     assert_int_equal(all[(size_t)r * bytes + i], byte_of(r, i));
@@ -372,9 +317,8 @@ static void test_broadcast(void **state)
             for (size_t i = 0; i < sizes[k]; i++) {
                 data[i] = job->rank == root ? byte_of(root, i) : 0;
             }
-            CHECK_OK(s.comm->transport->prepare_broadcast(s.comm, data, sizes[k], root, &collective));
-            CHECK_OK(s.comm->transport->launch(collective, stream));
-            CHECK_OK(device->backend->stream_sync(stream));
+            CHECK_OK(s.c.comm->transport->prepare_broadcast(s.c.comm, data, sizes[k], root, &collective));
+            launch_and_wait(&s.c, collective);
             for (size_t i = 0; i < sizes[k]; i++) {
                 assert_int_equal(data[i], byte_of(root, i));
             }
@@ -392,16 +336,16 @@ static void test_choices(void **state)
 
     (void)state;
     open_comm(&s, "auto", 16, 0, 0);
-    assert_string_equal(s.comm->transport->name, job->world == 1 ? "self" : "mpi");
-    s.options.transport = "nccl";
-    CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG, "comm.transport is 'nccl'; choices");
-    s.options.transport = "self";
+    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : "mpi");
+    s.c.options.transport = "nccl";
+    CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport is 'nccl'; choices");
+    s.c.options.transport = "self";
     if (job->world > 1) {
-        CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG, "comm.transport = self is for one process");
+        CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport = self is for one process");
     }
-    s.options.transport = "mpi";
-    s.job.communicator = NULL;
-    CHECK_FAILS(lsi_comm_open(&s.options, &comm), LS_ERR_CONFIG,
+    s.c.options.transport = "mpi";
+    s.c.job.communicator = NULL;
+    CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG,
                 has_mpi() ? "needs a job started with MPI" : "is not in this build");
     close_comm(&s);
 }
@@ -417,10 +361,9 @@ static void test_abort(void **state)
     }
     open_comm(&s, "mpi", 16, 0, 0);
     ls_collective *collective = prepare(&s, 0, N_MAX, false, true);
-    s.comm->transport->abort(s.comm);
+    s.c.comm->transport->abort(s.c.comm);
     fill_partials(&s, 16);
-    CHECK_OK(s.comm->transport->launch(collective, stream));
-    CHECK_OK(device->backend->stream_sync(stream));
+    launch_and_wait(&s.c, collective);
     for (int i = 0; i < 16; i++) {
         assert_true(s.out[i] != s.out[i]);      /* as it was filled: NaN */
     }
@@ -438,12 +381,12 @@ static void test_no_memory(void **state)
         return;
     }
     open_comm(&s, "mpi", 16, 1, 0);
-    CHECK_OK(s.comm->transport->launch(prepare(&s, 0, 1, false, true), stream));
+    CHECK_OK(s.c.comm->transport->launch(prepare(&s, 0, 1, false, true), stream));
     CHECK_OK(device->backend->stream_sync(stream));     /* its thread runs and has freed what it was started with */
     size_t before = lsi_memory_live_blocks();
     for (bool opened = false; !opened; failures++) {
         lsi_memory_fail_at(failures + 1);
-        opened = lsi_comm_open(&s.options, &comm) == LS_OK;
+        opened = lsi_comm_open(&s.c.options, &comm) == LS_OK;
         lsi_memory_fail_at(0);
         if (!opened) {
             assert_int_equal(lsi_memory_live_blocks(), before);
@@ -468,22 +411,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_no_memory),
     };
-    ls_device_options options = {.struct_size = sizeof options, .n_threads = 1};
-    const ls_backend *backend;
 
-    if (lsi_job_open("test_transports", &argc, &argv, &job) != LS_OK || lsi_backend_find("cpu", &backend) != LS_OK ||
-        backend->open(&options, &device) != LS_OK ||
-        backend->stream_create(device, "comm", 1, &stream) != LS_OK) {
-        fprintf(stderr, "cannot start: %s\n", ls_failure_message());
-        return 1;
-    }
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    backend->stream_destroy(stream);
-    backend->close(device);
-    lsi_job_close(&job);
-    if (lsi_memory_live_blocks() != 0) {
-        fprintf(stderr, "%zu blocks of memory live at the end\n", lsi_memory_live_blocks());
-        failed = 1;
-    }
-    return failed;
+    return start_tests("test_transports", argc, argv) ? end_tests(cmocka_run_group_tests(tests, NULL, NULL)) : 1;
 }

@@ -134,6 +134,11 @@ static void test_compile_options(void **state)
     options.micro_batch = 1;
     options.n_outputs = LS_MAX_OUTPUTS + 1;
     CHECK_FAILS(ls_graph_compile(s.graph, &options, &plan), LS_ERR_CONFIG, "outputs");
+    options.n_outputs = 0;
+    options.compute = LS_F64;
+    CHECK_FAILS(ls_graph_compile(s.graph, &options, &plan), LS_ERR_CONFIG, "f32, f16 or bf16, not f64");
+    options.compute = LS_REAL;
+    CHECK_FAILS(ls_graph_compile(s.graph, &options, &plan), LS_ERR_CONFIG, "f32, f16 or bf16, not real");
     options.struct_size--;
     CHECK_FAILS(ls_graph_compile(s.graph, &options, &plan), LS_ERR_CONFIG, "version");
     CHECK_FAILS(compile(s.graph, LS_TRAIN, none, none), LS_ERR_CONFIG, "loss to compile for is no value");
@@ -150,6 +155,60 @@ static void test_compile_options(void **state)
     s.graph = create();
     CHECK_FAILS(compile(s.graph, LS_INFER, none, none), LS_ERR_CONFIG, "no layers");
     ls_graph_destroy(&s.graph);
+}
+
+/* A kind that says of itself what the test wants. */
+static ls_dtype says_out, says_saved;
+
+static ls_status infer_as_told(ls_layer_node *node)
+{
+    node->out_shape = node->in_shape[0];
+    node->out_dtype = says_out;
+    node->n_saved = 1;
+    node->saved[0] = (ls_saved_spec){node->in_shape[0], says_saved};
+    return LS_OK;
+}
+
+static ls_status do_nothing(const ls_layer_run *run)
+{
+    (void)run;
+    return LS_OK;
+}
+
+static void check_types(bool is_loss, ls_dtype input, ls_dtype out, ls_dtype saved, const char *part)
+{
+    ls_layer_kind kind = {.struct_size = sizeof kind, .name = "told", .infer = infer_as_told, .forward = do_nothing,
+                          .is_loss = is_loss};
+    ls_graph *graph = create();
+    ls_var x = ls_input(graph, "x", input, ls_shape1(6));
+
+    says_out = out;
+    says_saved = saved;
+    CHECK_FAILS(compile(graph, LS_INFER, none, ls_layer_append(graph, &kind, "l", &x, 1, NULL, 0)), LS_ERR_CONFIG,
+                part);
+    ls_graph_destroy(&graph);
+}
+
+/* What the data set stores is what it is asked for; layers see real numbers as such, and everything else as it is. */
+static void test_types(void **state)
+{
+    static const ls_dtype stored[] = {LS_F32, LS_I32, LS_U8};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        ls_graph *graph = create();
+        lsi_graph_io io;
+
+        ls_input(graph, "x", stored[i], ls_shape1(6));
+        lsi_graph_get_io(graph, &io);
+        assert_int_equal(io.input_dtype, stored[i]);
+        assert_int_equal(graph->value[graph->input].dtype, stored[i] == LS_F32 ? LS_REAL : stored[i]);
+        ls_graph_destroy(&graph);
+    }
+    check_types(false, LS_REAL, LS_REAL, LS_REAL, "'x': a data set cannot store real");
+    check_types(true, LS_F32, LS_REAL, LS_REAL, "layer 'l' (told): losses are f32, not real");
+    check_types(false, LS_F32, (ls_dtype)(LS_REAL + 1), LS_REAL, "layer 'l' (told)");
+    check_types(false, LS_F32, LS_REAL, (ls_dtype)(LS_REAL + 1), "saved value 0 an unknown type");
 }
 
 static void test_what_trains(void **state)
@@ -208,8 +267,15 @@ static void test_print(void **state)
     (void)state;
     CHECK_OK(ls_graph_compile(s.graph, &options, &plan));
     CHECK_OK(lsi_plan_print(plan, &text));
-    assert_non_null(strstr(text.data, "train plan: 2 layers, slots of 4 samples"));
+    assert_non_null(strstr(text.data, "train plan: 2 layers in f32, slots of 4 samples"));
     assert_non_null(strstr(text.data, "[6] -> [5]  out @0  saves in0"));
+    assert_null(strstr(text.data, "converted"));
+    lsi_text_free(&text);
+    options.compute = LS_BF16;
+    CHECK_OK(ls_graph_compile(s.graph, &options, &plan));
+    CHECK_OK(lsi_plan_print(plan, &text));
+    assert_non_null(strstr(text.data, "train plan: 2 layers in bf16, slots of 4 samples"));
+    assert_non_null(strstr(text.data, "converted    [6]  out @"));
     lsi_text_free(&text);
     ls_graph_destroy(&s.graph);
 }
@@ -256,6 +322,7 @@ int main(void)
         cmocka_unit_test_teardown(test_wrong_values, check_memory),
         cmocka_unit_test_teardown(test_names, check_memory),
         cmocka_unit_test_teardown(test_compile_options, check_memory),
+        cmocka_unit_test_teardown(test_types, check_memory),
         cmocka_unit_test_teardown(test_what_trains, check_memory),
         cmocka_unit_test_teardown(test_dropout_is_left_out, check_memory),
         cmocka_unit_test_teardown(test_print, check_memory),

@@ -32,7 +32,7 @@ static ls_status infer(ls_layer_node *node)
     p->padded_rows = s->padded_rows;
     p->shared = s->shared;
     node->out_shape = node->in_shape[0];
-    node->out_dtype = LS_F32;
+    node->out_dtype = LS_REAL;
     return LS_OK;
 }
 
@@ -99,6 +99,21 @@ static void test_table(void **state)
     assert_string_equal(t->param[2].name, "c.weight");
     assert_int_equal(lsi_param_find(t, "d.weight"), 3);
     assert_int_equal(lsi_param_find(t, "e.weight"), -1);
+    for (int64_t e = 0; e < t->n_elements; e++) {
+        int at = lsi_param_at(t, e), n_reach = 0;
+
+        assert_true(t->param[at].offset <= e && (at == t->n - 1 || e < t->param[at + 1].offset));
+        for (int k = 0; k < t->n; k++) {
+            bool reaches = lsi_param_reaches(&t->param[k], e, 1);
+
+            assert_true(!reaches || k == at);
+            n_reach += reaches;
+        }
+        assert_int_equal(n_reach, e < t->param[at].offset + t->param[at].padded_count);
+    }
+    assert_true(lsi_param_reaches(&t->param[2], LSI_BLOCK, LSI_BLOCK));
+    assert_true(lsi_param_reaches(&t->param[2], 511, 2) && !lsi_param_reaches(&t->param[2], 0, 512));
+    assert_true(!lsi_param_reaches(&t->param[0], 150, 1000));
     ls_graph_destroy(&graph);
     test_check_no_memory_live();
 }

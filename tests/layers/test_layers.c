@@ -94,15 +94,15 @@ static void test_errors(void **state)
         const char *part, *also;
     } cases[] = {
         {add_shapes, "[4, 6]", "[4, 7]"},
-        {gelu_tokens, "f32", "i32 [4]"},
-        {linear_tokens, "f32", "i32 [4]"},
+        {gelu_tokens, "real", "i32 [4]"},
+        {linear_tokens, "real", "i32 [4]"},
         {linear_empty, "0 output features", "[4, 6]"},
         {linear_pads_columns, "padded", "[out, in]"},
         {linear_tied_shape, "[7, 6]", "[5, 6]"},
         {reads_padding, "padding of 'fc'", "[4, 8]"},
-        {layernorm_tokens, "f32", "i32 [4]"},
+        {layernorm_tokens, "real", "i32 [4]"},
         {dropout_one, "probability 1", "[0, 1)"},
-        {embedding_of_reals, "tokens", "f32 [4, 6]"},
+        {embedding_of_reals, "tokens", "real [4, 6]"},
         {attention_width, "3 x width", "[4, 10]"},
         {attention_heads, "3 heads", "width 4"},
         {loss_rows, "[4, 6]", "[5]"},
@@ -143,6 +143,7 @@ static void check_gradients(ls_graph *graph, ls_var loss, int64_t n_classes)
     graph_case_open(&c, graph, &options, 2, n_classes);
     graph_case_check_gradients(&c);
     graph_case_close(&c);
+    graph_case_check_precision(graph, loss, 16, n_classes);
     ls_graph_destroy(&graph);
     test_check_no_memory_live();
 }
@@ -213,6 +214,7 @@ static void test_padded_linear(void **state)
     assert_true(sum == again && sum > 0.0);
     assert_true(c.record.runs == 1.0);
     graph_case_close(&c);
+    graph_case_check_precision(graph, loss, 16, 5);
     ls_graph_destroy(&graph);
 }
 

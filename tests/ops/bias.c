@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 
-static void check(int64_t rows, int64_t cols, int accumulate)
+static void check(int64_t rows, int64_t cols, int accumulate, ls_dtype dtype)
 {
     lsi_bias_bwd_args a = {.rows = rows, .cols = cols, .accumulate = accumulate};
     op_case c;
 
     op_case_open(&c, &lsi_op_bias_bwd, &a);
-    const float *dy = op_case_random(&c, &a.dy, rows * cols, 1.0);
+    const float *dy = op_case_random_as(&c, &a.dy, rows * cols, 1.0, dtype);
     double *db = op_case_doubles(op_case_random(&c, &a.db, cols, 1.0), cols);
     for (int64_t j = 0; j < cols; j++) {
         db[j] = accumulate ? db[j] : 0.0;
@@ -20,6 +20,7 @@ static void check(int64_t rows, int64_t cols, int accumulate)
     }
     op_case_run(&c);
     op_case_expect(&c, &a.db, db, 1e-6, 1e-6);
+    op_case_expect_as_f32(&c);
     free(db);
     op_case_close(&c);
 }
@@ -30,8 +31,10 @@ static void sums_columns(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        check(sizes[i][0], sizes[i][1], 0);
-        check(sizes[i][0], sizes[i][1], 1);
+        for (int t = 0; t < OP_CASE_N_TYPES; t++) {
+            check(sizes[i][0], sizes[i][1], 0, op_case_types[t]);
+            check(sizes[i][0], sizes[i][1], 1, op_case_types[t]);
+        }
     }
 }
 

@@ -90,6 +90,40 @@ static void test_in_place(void **state)
     }
 }
 
+/* Arithmetic is that of f32 with one rounding, also in place and where nothing is dropped. */
+static void check_16_bit(ls_dtype dtype, int64_t samples, int64_t per_sample, float probability, bool in_place)
+{
+    lsi_dropout_args a = {.per_sample = per_sample, .first_sample = FIRST_SAMPLE, .key = KEY,
+                          .probability = probability};
+    op_case c;
+
+    op_case_open(&c, &lsi_op_dropout, &a);
+    op_case_random_as(&c, &a.x, samples * per_sample, 2.0, dtype);
+    if (in_place) {
+        op_case_share(&c, &a.y, &a.x);
+    } else {
+        op_case_view(&c, &a.y, samples * per_sample, dtype);
+    }
+    c.state.attempted = ATTEMPTED;
+    op_case_run(&c);
+    op_case_expect_as_f32(&c);
+    op_case_close(&c);
+}
+
+static void test_16_bit(void **state)
+{
+    (void)state;
+    for (int type = 0; type < OP_CASE_N_TYPES; type++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            check_16_bit(op_case_types[type], 0, 8, 0.5f, in_place);
+            check_16_bit(op_case_types[type], 7, 3, 0.25f, in_place);
+            check_16_bit(op_case_types[type], 70, 130, 0.1f, in_place);
+            check_16_bit(op_case_types[type], 2, 40001, 0.3f, in_place);
+            check_16_bit(op_case_types[type], 3, 20001, 0.0f, in_place);
+        }
+    }
+}
+
 /* Sample 2 of the first call is sample 0 of a call that begins there. */
 static void test_samples_do_not_depend_on_the_cut(void **state)
 {
@@ -173,6 +207,12 @@ static void test_refusals(void **state)
     a.per_sample = 3;
     CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "8 elements are not whole samples of 3");
     op_case_close(&c);
+    a = (lsi_dropout_args){.per_sample = 8, .probability = 0.5f};
+    op_case_open(&c, &lsi_op_dropout, &a);
+    op_case_random_as(&c, &a.x, 8, 1.0, LS_F16);
+    op_case_view(&c, &a.y, 8, LS_BF16);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "must be alike");
+    op_case_close(&c);
 }
 
 int main(void)
@@ -181,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_formula),
         cmocka_unit_test(test_probability_0_is_identity),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_16_bit),
         cmocka_unit_test(test_samples_do_not_depend_on_the_cut),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_refusals),

@@ -1,5 +1,6 @@
 /* RUN: timeout=60 */
-/* gelu, relu, add, add_into: against double, in place, at the edges of blocks, with values that are no numbers. */
+/* gelu, relu, add, add_into: against double, in place, at the edges of blocks, with values that are no numbers; in
+ * every type of activations. */
 #include "support/op_case.h"
 
 #include <float.h>
@@ -33,21 +34,31 @@ static double relu_slope(double x)
     return x <= 0.0 ? 0.0 : 1.0;
 }
 
+static void forward_case(const ls_op *op, void *arguments, ls_view *x_view, ls_view *y_view, double (*function)(double),
+                         int64_t n, ls_dtype dtype)
+{
+    op_case c;
+
+    op_case_open(&c, op, arguments);
+    double *y = op_case_doubles(op_case_random_as(&c, x_view, n, 6.0, dtype), n);
+    op_case_view(&c, y_view, n, dtype);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = function(y[i]);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, y_view, y, 3e-7, 3e-7);
+    op_case_expect_as_f32(&c);
+    free(y);
+    op_case_close(&c);
+}
+
 static void forward_is_the_function(const ls_op *op, void *arguments, ls_view *x_view, ls_view *y_view,
                                     double (*function)(double))
 {
     for (int s = 0; s < N_SIZES; s++) {
-        op_case c;
-        op_case_open(&c, op, arguments);
-        double *y = op_case_doubles(op_case_random(&c, x_view, sizes[s], 6.0), sizes[s]);
-        op_case_view(&c, y_view, sizes[s], LS_F32);
-        for (int64_t i = 0; i < sizes[s]; i++) {
-            y[i] = function(y[i]);
+        for (int t = 0; t < OP_CASE_N_TYPES; t++) {
+            forward_case(op, arguments, x_view, y_view, function, sizes[s], op_case_types[t]);
         }
-        op_case_run(&c);
-        op_case_expect(&c, y_view, y, 3e-7, 3e-7);
-        free(y);
-        op_case_close(&c);
     }
 }
 
@@ -67,28 +78,37 @@ static void relu_forward(void **unused)
     forward_is_the_function(&lsi_op_relu_fwd, &a, &a.x, &a.y, relu);
 }
 
-/* dx = dy f'(x), into memory of its own and over dy. */
+/* dx = dy f'(x), into memory of its own or over dy. */
+static void backward_case(const ls_op *op, void *arguments, ls_view *x_view, ls_view *dy_view, ls_view *dx_view,
+                          double (*slope)(double), int64_t n, ls_dtype dtype, bool in_place)
+{
+    op_case c;
+
+    op_case_open(&c, op, arguments);
+    const float *x = op_case_random_as(&c, x_view, n, 6.0, dtype);
+    double *dx = op_case_doubles(op_case_random_as(&c, dy_view, n, 1.0, dtype), n);
+    if (in_place) {
+        op_case_share(&c, dx_view, dy_view);
+    } else {
+        op_case_view(&c, dx_view, n, dtype);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] *= slope((double)x[i]);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, dx_view, dx, 3e-7, 3e-7);
+    op_case_expect_as_f32(&c);
+    free(dx);
+    op_case_close(&c);
+}
+
 static void backward_is_the_slope(const ls_op *op, void *arguments, ls_view *x_view, ls_view *dy_view, ls_view *dx_view,
                                   double (*slope)(double))
 {
     for (int s = 0; s < 2 * N_SIZES; s++) {
-        int64_t n = sizes[s / 2];
-        op_case c;
-        op_case_open(&c, op, arguments);
-        const float *x = op_case_random(&c, x_view, n, 6.0);
-        double *dx = op_case_doubles(op_case_random(&c, dy_view, n, 1.0), n);
-        if (s % 2 == 0) {
-            op_case_view(&c, dx_view, n, LS_F32);
-        } else {
-            op_case_share(&c, dx_view, dy_view);
+        for (int t = 0; t < OP_CASE_N_TYPES; t++) {
+            backward_case(op, arguments, x_view, dy_view, dx_view, slope, sizes[s / 2], op_case_types[t], s % 2 == 1);
         }
-        for (int64_t i = 0; i < n; i++) {
-            dx[i] *= slope((double)x[i]);
-        }
-        op_case_run(&c);
-        op_case_expect(&c, dx_view, dx, 3e-7, 3e-7);
-        free(dx);
-        op_case_close(&c);
     }
 }
 
@@ -252,37 +272,110 @@ static void relu_strange_values(void **unused)
     op_case_close(&c);
 }
 
-/* One f32 addition is exact in double and rounded once. */
+/* One f32 addition is exact in double and rounded once; for 16-bit types once more. */
+static void add_case(int64_t n, ls_dtype dtype)
+{
+    lsi_add_args a = {0};
+    lsi_add_into_args b = {0};
+    double *sum = op_case_zeros(n);
+    op_case c;
+
+    op_case_open(&c, &lsi_op_add, &a);
+    const float *left = op_case_random_as(&c, &a.a, n, 1.0, dtype), *right = op_case_random_as(&c, &a.b, n, 1.0, dtype);
+    op_case_view(&c, &a.y, n, dtype);
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] = (double)(left[i] + right[i]);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, &a.y, sum, 0.0, 0.0);
+    op_case_expect_as_f32(&c);
+    op_case_close(&c);
+
+    op_case_open(&c, &lsi_op_add_into, &b);
+    const float *x = op_case_random_as(&c, &b.x, n, 1.0, dtype), *y = op_case_random_as(&c, &b.y, n, 1.0, dtype);
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] = (double)(x[i] + y[i]);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, &b.y, sum, 0.0, 0.0);
+    op_case_expect_as_f32(&c);
+    op_case_close(&c);
+    free(sum);
+}
+
 static void sums_are_exact(void **unused)
 {
     (void)unused;
     for (int s = 0; s < N_SIZES; s++) {
-        int64_t n = sizes[s];
-        lsi_add_args a = {0};
-        lsi_add_into_args b = {0};
+        for (int t = 0; t < OP_CASE_N_TYPES; t++) {
+            add_case(sizes[s], op_case_types[t]);
+        }
+    }
+}
+
+/* Every pattern there is, NaN and infinities among them. */
+static void every_16_bit_value(const ls_op *op, void *arguments, ls_view *x_view, ls_view *y_view)
+{
+    for (int t = 1; t < OP_CASE_N_TYPES; t++) {
         op_case c;
 
-        op_case_open(&c, &lsi_op_add, &a);
-        const float *left = op_case_random(&c, &a.a, n, 1.0), *right = op_case_random(&c, &a.b, n, 1.0);
-        op_case_view(&c, &a.y, n, LS_F32);
-        double *sum = op_case_zeros(n);
-        for (int64_t i = 0; i < n; i++) {
-            sum[i] = (double)(left[i] + right[i]);
+        op_case_open(&c, op, arguments);
+        uint16_t *x = op_case_view(&c, x_view, 65536, op_case_types[t]);
+        op_case_view(&c, y_view, 65536, op_case_types[t]);
+        for (int i = 0; i < 65536; i++) {
+            x[i] = (uint16_t)i;
         }
         op_case_run(&c);
-        op_case_expect(&c, &a.y, sum, 0.0, 0.0);
+        op_case_expect_as_f32(&c);
         op_case_close(&c);
-
-        op_case_open(&c, &lsi_op_add_into, &b);
-        const float *x = op_case_random(&c, &b.x, n, 1.0), *y = op_case_random(&c, &b.y, n, 1.0);
-        for (int64_t i = 0; i < n; i++) {
-            sum[i] = (double)(x[i] + y[i]);
-        }
-        op_case_run(&c);
-        op_case_expect(&c, &b.y, sum, 0.0, 0.0);
-        op_case_close(&c);
-        free(sum);
     }
+}
+
+static void every_16_bit_value_goes_through(void **unused)
+{
+    lsi_gelu_fwd_args g = {0};
+    lsi_relu_fwd_args r = {0};
+
+    (void)unused;
+    every_16_bit_value(&lsi_op_gelu_fwd, &g, &g.x, &g.y);
+    every_16_bit_value(&lsi_op_relu_fwd, &r, &r.x, &r.y);
+}
+
+/* 60,000 + 60,000 is more than f16 holds, and not more than bf16. */
+static void overflow_is_infinity(void **unused)
+{
+    (void)unused;
+    for (int t = 1; t < OP_CASE_N_TYPES; t++) {
+        lsi_add_into_args a = {0};
+        float x[2] = {60000.0f, -60000.0f};
+        op_case c;
+
+        op_case_open(&c, &lsi_op_add_into, &a);
+        op_case_fill(&c, &a.x, x, 2, op_case_types[t]);
+        op_case_fill(&c, &a.y, x, 2, op_case_types[t]);
+        double sum = op_case_types[t] == LS_F16 ? (double)INFINITY : 2.0 * (double)x[0];
+        op_case_run(&c);
+        op_case_expect(&c, &a.y, (double[]){sum, -sum}, 0.0, 0.0);
+        op_case_close(&c);
+    }
+}
+
+static void refuse_mixed_types(void **unused)
+{
+    lsi_relu_fwd_args r = {0};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_relu_fwd, &r);
+    op_case_view(&c, &r.x, 8, LS_F16);
+    op_case_view(&c, &r.y, 8, LS_BF16);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "relu_fwd: views of 8 elements of f16 and 8 of bf16");
+    op_case_close(&c);
+    op_case_open(&c, &lsi_op_relu_fwd, &r);
+    op_case_view(&c, &r.x, 8, LS_F64);
+    op_case_view(&c, &r.y, 8, LS_F64);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "relu_fwd: a view of 8 elements is f64; choices: f32, f16, bf16");
+    op_case_close(&c);
 }
 
 int main(void)
@@ -297,6 +390,9 @@ int main(void)
         cmocka_unit_test(relu_backward),
         cmocka_unit_test(relu_strange_values),
         cmocka_unit_test(sums_are_exact),
+        cmocka_unit_test(every_16_bit_value_goes_through),
+        cmocka_unit_test(overflow_is_infinity),
+        cmocka_unit_test(refuse_mixed_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

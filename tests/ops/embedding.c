@@ -9,7 +9,7 @@ typedef struct size {
 } size;
 
 static const size sizes[] = {{0, 4, 8, 5}, {1, 1, 1, 1}, {3, 5, 7, 11}, {4, 33, 129, 700}, {2, 64, 128, 3},
-                             {1, 20, 300, 2500}};
+                             {1, 20, 300, 2500}, {1, 3, 2051, 7}};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 static const int32_t *fill_tokens(op_case *c, ls_view *view, size s)
@@ -26,17 +26,18 @@ static const int32_t *fill_tokens(op_case *c, ls_view *view, size s)
 static void forward(void **unused)
 {
     (void)unused;
-    for (int k = 0; k < N_SIZES; k++) {
-        size s = sizes[k];
+    for (int k = 0; k < OP_CASE_N_TYPES * N_SIZES; k++) {
+        size s = sizes[k % N_SIZES];
+        ls_dtype dtype = op_case_types[k / N_SIZES];
         int64_t n = s.samples * s.context;
         lsi_embedding_fwd_args a = {.samples = s.samples, .context = s.context, .width = s.width};
         op_case c;
 
         op_case_open(&c, &lsi_op_embedding_fwd, &a);
         const int32_t *tokens = fill_tokens(&c, &a.tokens, s);
-        const float *wte = op_case_random(&c, &a.wte, s.rows * s.width, 1.0);
-        const float *wpe = op_case_random(&c, &a.wpe, s.context * s.width, 1.0);
-        op_case_view(&c, &a.y, n * s.width, LS_F32);
+        const float *wte = op_case_random_as(&c, &a.wte, s.rows * s.width, 1.0, dtype);
+        const float *wpe = op_case_random_as(&c, &a.wpe, s.context * s.width, 1.0, dtype);
+        op_case_view(&c, &a.y, n * s.width, dtype);
         double *y = op_case_zeros(n * s.width);
         for (int64_t i = 0; i < n * s.width; i++) {
             int64_t at = i / s.width, column = i % s.width;
@@ -44,12 +45,13 @@ static void forward(void **unused)
         }
         op_case_run(&c);
         op_case_expect(&c, &a.y, y, 0.0, 0.0);
+        op_case_expect_as_f32(&c);
         free(y);
         op_case_close(&c);
     }
 }
 
-static void backward_case(size s, int accumulate_wte, int accumulate_wpe)
+static void backward_case(size s, ls_dtype dtype, int accumulate_wte, int accumulate_wpe)
 {
     int64_t n = s.samples * s.context;
     lsi_embedding_bwd_args a = {.samples = s.samples, .context = s.context, .width = s.width, .rows = s.rows,
@@ -58,7 +60,7 @@ static void backward_case(size s, int accumulate_wte, int accumulate_wpe)
 
     op_case_open(&c, &lsi_op_embedding_bwd, &a);
     const int32_t *tokens = fill_tokens(&c, &a.tokens, s);
-    const float *dy = op_case_random(&c, &a.dy, n * s.width, 1.0);
+    const float *dy = op_case_random_as(&c, &a.dy, n * s.width, 1.0, dtype);
     const float *wte = op_case_random(&c, &a.dwte, s.rows * s.width, 1.0);
     const float *wpe = op_case_random(&c, &a.dwpe, s.context * s.width, 1.0);
     double *dwte = op_case_zeros(s.rows * s.width), *dwpe = op_case_zeros(s.context * s.width);
@@ -86,10 +88,10 @@ static void backward_case(size s, int accumulate_wte, int accumulate_wpe)
 static void backward(void **unused)
 {
     (void)unused;
-    for (int k = 0; k < N_SIZES; k++) {
-        backward_case(sizes[k], 0, 0);
-        backward_case(sizes[k], 1, 0);
-        backward_case(sizes[k], 0, 1);
+    for (int k = 0; k < OP_CASE_N_TYPES * N_SIZES; k++) {
+        backward_case(sizes[k % N_SIZES], op_case_types[k / N_SIZES], 0, 0);
+        backward_case(sizes[k % N_SIZES], op_case_types[k / N_SIZES], 1, 0);
+        backward_case(sizes[k % N_SIZES], op_case_types[k / N_SIZES], 0, 1);
     }
 }
 

@@ -1,5 +1,6 @@
 /* RUN: timeout=60 */
-/* layernorm_fwd and _bwd: against double, and the backward against differences of the forward. */
+/* layernorm_fwd and _bwd: against double in every type of activations, and the backward against
+ * differences of the forward. */
 #include "support/op_case.h"
 
 #include <math.h>
@@ -93,18 +94,19 @@ enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 static void forward(void **unused)
 {
     (void)unused;
-    for (int s = 0; s < N_SIZES; s++) {
-        int64_t rows = sizes[s][0], cols = sizes[s][1];
+    for (int s = 0; s < OP_CASE_N_TYPES * N_SIZES; s++) {
+        int64_t rows = sizes[s % N_SIZES][0], cols = sizes[s % N_SIZES][1];
+        ls_dtype dtype = op_case_types[s / N_SIZES];
         lsi_layernorm_fwd_args a = {.rows = rows, .cols = cols, .eps = (float)EPS};
         reference r;
         op_case c;
 
         reference_make(&r, rows, cols);
         op_case_open(&c, &lsi_op_layernorm_fwd, &a);
-        r.x = op_case_doubles(op_case_random(&c, &a.x, rows * cols, 3.0), rows * cols);
-        r.gamma = op_case_doubles(op_case_random(&c, &a.gamma, cols, 2.0), cols);
-        r.beta = op_case_doubles(op_case_random(&c, &a.beta, cols, 1.0), cols);
-        op_case_view(&c, &a.y, rows * cols, LS_F32);
+        r.x = op_case_doubles(op_case_random_as(&c, &a.x, rows * cols, 3.0, dtype), rows * cols);
+        r.gamma = op_case_doubles(op_case_random_as(&c, &a.gamma, cols, 2.0, dtype), cols);
+        r.beta = op_case_doubles(op_case_random_as(&c, &a.beta, cols, 1.0, dtype), cols);
+        op_case_view(&c, &a.y, rows * cols, dtype);
         op_case_view(&c, &a.mean, rows, LS_F32);
         op_case_view(&c, &a.rstd, rows, LS_F32);
         reference_forward(&r);
@@ -112,6 +114,7 @@ static void forward(void **unused)
         op_case_expect(&c, &a.y, r.y, 1e-6, 1e-6);
         op_case_expect(&c, &a.mean, r.mean, 1e-5, 1e-5);        /* small beside the elements that are summed */
         op_case_expect(&c, &a.rstd, r.rstd, 1e-6, 1e-6);
+        op_case_expect_as_f32(&c);
         reference_free(&r);
         op_case_close(&c);
     }
@@ -144,7 +147,7 @@ static void large_mean(void **unused)
     op_case_close(&c);
 }
 
-static void backward_case(int64_t rows, int64_t cols, int accumulate, int in_place, int differences)
+static void backward_case(int64_t rows, int64_t cols, ls_dtype dtype, int accumulate, int in_place, int differences)
 {
     lsi_layernorm_bwd_args a = {.rows = rows, .cols = cols, .accumulate_dx = accumulate,
                                 .accumulate_dgamma = accumulate, .accumulate_dbeta = accumulate};
@@ -153,10 +156,10 @@ static void backward_case(int64_t rows, int64_t cols, int accumulate, int in_pla
 
     reference_make(&r, rows, cols);
     op_case_open(&c, &lsi_op_layernorm_bwd, &a);
-    r.x = op_case_doubles(op_case_random(&c, &a.x, rows * cols, 3.0), rows * cols);
-    r.gamma = op_case_doubles(op_case_random(&c, &a.gamma, cols, 2.0), cols);
+    r.x = op_case_doubles(op_case_random_as(&c, &a.x, rows * cols, 3.0, dtype), rows * cols);
+    r.gamma = op_case_doubles(op_case_random_as(&c, &a.gamma, cols, 2.0, dtype), cols);
     r.beta = op_case_zeros(cols);
-    r.dy = op_case_doubles(op_case_random(&c, &a.dy, rows * cols, 1.0), rows * cols);
+    r.dy = op_case_doubles(op_case_random_as(&c, &a.dy, rows * cols, 1.0, dtype), rows * cols);
     float *mean = op_case_view(&c, &a.mean, rows, LS_F32), *rstd = op_case_view(&c, &a.rstd, rows, LS_F32);
     reference_forward(&r);
     for (int64_t i = 0; i < rows; i++) {
@@ -166,7 +169,7 @@ static void backward_case(int64_t rows, int64_t cols, int accumulate, int in_pla
     if (in_place) {
         op_case_share(&c, &a.dx, &a.dy);
     } else {
-        const float *dx = op_case_random(&c, &a.dx, rows * cols, 1.0);
+        const float *dx = op_case_random_as(&c, &a.dx, rows * cols, 1.0, dtype);
         for (int64_t i = 0; i < rows * cols && accumulate; i++) {
             r.dx[i] = (double)dx[i];
         }
@@ -181,6 +184,7 @@ static void backward_case(int64_t rows, int64_t cols, int accumulate, int in_pla
     op_case_expect(&c, &a.dx, r.dx, 3e-6, 3e-6);
     op_case_expect(&c, &a.dgamma, r.dgamma, 1e-6, 2e-6);
     op_case_expect(&c, &a.dbeta, r.dbeta, 1e-6, 2e-6);
+    op_case_expect_as_f32(&c);
     if (differences) {
         op_case_expect_gradient(&c, &a.dx, r.x, rows * cols, weighted_sum, &r, 1e-5);
         op_case_expect_gradient(&c, &a.dgamma, r.gamma, cols, weighted_sum, &r, 1e-5);
@@ -193,11 +197,14 @@ static void backward_case(int64_t rows, int64_t cols, int accumulate, int in_pla
 static void backward(void **unused)
 {
     (void)unused;
-    for (int s = 0; s < N_SIZES; s++) {
-        if (sizes[s][1] > 2) {      /* up to two columns dx is 0 but for eps and rounding */
-            backward_case(sizes[s][0], sizes[s][1], 0, 0, 0);
-            backward_case(sizes[s][0], sizes[s][1], 1, 0, 0);
-            backward_case(sizes[s][0], sizes[s][1], 0, 1, 0);
+    for (int s = 0; s < OP_CASE_N_TYPES * N_SIZES; s++) {
+        int64_t rows = sizes[s % N_SIZES][0], cols = sizes[s % N_SIZES][1];
+        ls_dtype dtype = op_case_types[s / N_SIZES];
+
+        if (cols > 2) {         /* up to two columns dx is 0 but for eps and rounding */
+            backward_case(rows, cols, dtype, 0, 0, 0);
+            backward_case(rows, cols, dtype, 1, 0, 0);
+            backward_case(rows, cols, dtype, 0, 1, 0);
         }
     }
 }
@@ -205,7 +212,7 @@ static void backward(void **unused)
 static void backward_agrees_with_differences(void **unused)
 {
     (void)unused;
-    backward_case(5, 37, 0, 0, 1);
+    backward_case(5, 37, LS_F32, 0, 0, 1);
 }
 
 /* A first layer's input wants no gradient: the parameters get the bits they get with dx. */

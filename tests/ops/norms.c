@@ -1,10 +1,12 @@
 /* RUN: timeout=60 */
-/* block_norms: sums of squares in double, and non-finite exactly where an element is. */
+/* block_norms: sums of squares in double; where an element is not finite, a NaN that names the first. */
 #include "support/op_case.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include "kernels/commit.h"
 
 static float *open_case(op_case *c, lsi_block_norms_args *a, int64_t n, double scale)
 {
@@ -62,7 +64,7 @@ static void test_squares_beyond_float(void **state)
     op_case_close(&c);
 }
 
-/* One bad element anywhere spoils the sum of its block and no other. */
+/* One bad element anywhere spoils the sum of its block and no other, and is named. */
 static void test_non_finite(void **state)
 {
     const int64_t n = 2 * LSI_BLOCK + 21, places[] = {0, 17, LSI_BLOCK - 1, LSI_BLOCK, 2 * LSI_BLOCK + 20};
@@ -78,12 +80,48 @@ static void test_non_finite(void **state)
             for (int level = 0; level < op_case_levels(); level++) {
                 const double *sums = op_case_result(&c, &a.sums, level);
                 for (int64_t b = 0; b < 3; b++) {
-                    assert_int_equal(isfinite(sums[b]) != 0, b != places[p] / LSI_BLOCK);
+                    bool bad = b == places[p] / LSI_BLOCK;
+                    assert_int_equal(isfinite(sums[b]) == 0, bad);
+                    assert_int_equal(lsi_bad_element(sums[b]), bad ? places[p] % LSI_BLOCK : -1);
                 }
             }
             op_case_close(&c);
         }
     }
+}
+
+static void test_packed_index(void **state)
+{
+    const double others[] = {0.0, -0.0, 1.0, (double)INFINITY, -(double)INFINITY, (double)NAN, -(double)NAN, 0x1p-1074,
+                             0x1p1023};
+
+    (void)state;
+    for (int64_t i = 0; i < LSI_BLOCK; i++) {
+        assert_true(isnan(lsi_bad_sum(i)));
+        assert_int_equal(lsi_bad_element(lsi_bad_sum(i)), i);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(lsi_bad_element(others[i]), -1);
+    }
+}
+
+/* Of several the first, whatever they are. */
+static void test_first_of_several(void **state)
+{
+    const int64_t n = LSI_BLOCK;
+    lsi_block_norms_args a;
+    op_case c;
+    float *g = open_case(&c, &a, n, 1.0);
+
+    (void)state;
+    for (int64_t i = 999; i < n; i += 1 + i % 5) {
+        g[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY;
+    }
+    op_case_run(&c);
+    for (int level = 0; level < op_case_levels(); level++) {
+        assert_int_equal(lsi_bad_element(*(const double *)op_case_result(&c, &a.sums, level)), 999);
+    }
+    op_case_close(&c);
 }
 
 /* A sum belongs to its block alone: what a rank owns does not matter. */
@@ -127,6 +165,8 @@ int main(void)
         cmocka_unit_test(test_against_double),
         cmocka_unit_test(test_squares_beyond_float),
         cmocka_unit_test(test_non_finite),
+        cmocka_unit_test(test_packed_index),
+        cmocka_unit_test(test_first_of_several),
         cmocka_unit_test(test_blocks_are_independent),
         cmocka_unit_test(test_refuses_wrong_count),
     };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/half.h"
 
 /* y = 2 x, n elements; what is wrong with it is a choice. */
 typedef enum mistake {
@@ -94,27 +95,115 @@ static void check_doubled(void **unused)
     op_case_close(&c);
 }
 
-/* In a process of its own, because a failing check ends the test it runs in. */
+/* `check` fails with the mistake, and passes with none. In a process of its own, because a failing check ends the test
+ * it runs in. */
+static void expect_failure(CMUnitTestFunction check, mistake wrong)
+{
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct CMUnitTest tests[] = {cmocka_unit_test(check)};
+        int nowhere = open("/dev/null", O_WRONLY);
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(nowhere, STDERR_FILENO);
+        current = wrong;
+        _exit(cmocka_run_group_tests(tests, NULL, NULL));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) != (wrong != NONE)) {
+        fail_msg("mistake %d: %d failed tests", (int)wrong, WEXITSTATUS(status));
+    }
+}
+
 static void finds_every_mistake(void **unused)
 {
     (void)unused;
     for (int wrong = NONE; wrong < MISTAKES; wrong++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            const struct CMUnitTest tests[] = {cmocka_unit_test(check_doubled)};
-            int nowhere = open("/dev/null", O_WRONLY);
-            dup2(nowhere, STDOUT_FILENO);
-            dup2(nowhere, STDERR_FILENO);
-            current = (mistake)wrong;
-            _exit(cmocka_run_group_tests(tests, NULL, NULL));
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        if (WEXITSTATUS(status) != (wrong != NONE)) {
-            fail_msg("mistake %d: %d failed tests", wrong, WEXITSTATUS(status));
-        }
+        expect_failure(check_doubled, (mistake)wrong);
+    }
+}
+
+/* y = x in f16; wrong: cut off instead of rounded, which is still within one unit of the last place. */
+static ls_status narrowed(const ls_cpu_run *run, const void *arguments)
+{
+    const doubled_args *a = arguments;
+
+    (void)run;
+    for (int64_t i = 0; i < a->y.count; i++) {
+        float x = a->x.dtype == LS_F32 ? ((const float *)a->x.data)[i] :
+                                         lsi_half_f16_to_f32(((const uint16_t *)a->x.data)[i]);
+        uint32_t bits;
+
+        memcpy(&bits, &x, sizeof bits);
+        bits = a->wrong == IS_WRONG ? bits & 0xffffe000u : bits;
+        memcpy(&x, &bits, sizeof x);
+        ((uint16_t *)a->y.data)[i] = lsi_half_f16_from_f32(x);
+    }
+    return LS_OK;
+}
+
+static void check_narrowed(void **unused)
+{
+    enum { N = 64 };
+    ls_op op = op_doubled;
+    doubled_args a = {.wrong = current};
+    op_case c;
+
+    (void)unused;
+    op.name = "narrowed";
+    op.cpu = narrowed;
+    op_case_open(&c, &op, &a);
+    double *expected = op_case_doubles(op_case_random(&c, &a.x, N, 0.1), N);
+    op_case_view(&c, &a.y, N, LS_F16);
+    op_case_run(&c);
+    op_case_expect(&c, &a.y, expected, 0.0, 0.0);
+    free(expected);
+    op_case_close(&c);
+}
+
+/* y = 2 x in f16, rounded once, or of the wrong one: x rounded to 7 bits before. */
+static ls_status doubled_in_f16(const ls_cpu_run *run, const void *arguments)
+{
+    const doubled_args *a = arguments;
+
+    if (a->x.dtype == LS_F32) {
+        return doubled(run, arguments);
+    }
+    for (int64_t i = 0; i < a->y.count; i++) {
+        uint16_t x = ((const uint16_t *)a->x.data)[i];
+        x = a->wrong == IS_WRONG ? x & 0xfff8u : x;
+        ((uint16_t *)a->y.data)[i] = lsi_half_f16_from_f32(2.0f * lsi_half_f16_to_f32(x));
+    }
+    return LS_OK;
+}
+
+static void check_doubled_in_f16(void **unused)
+{
+    enum { N = 64 };
+    ls_op op = op_doubled;
+    doubled_args a = {.wrong = current};
+    op_case c;
+
+    (void)unused;
+    op.cpu = doubled_in_f16;
+    op_case_open(&c, &op, &a);
+    op_case_random_as(&c, &a.x, N, 0.1, LS_F16);
+    op_case_view(&c, &a.y, N, LS_F16);
+    op_case_run(&c);
+    a.wrong = NONE;
+    op_case_expect_as_f32(&c);
+    op_case_close(&c);
+}
+
+static void finds_mistakes_in_16_bit(void **unused)
+{
+    (void)unused;
+    for (int wrong = NONE; wrong <= IS_WRONG; wrong += IS_WRONG) {
+        expect_failure(check_narrowed, (mistake)wrong);
+        expect_failure(check_doubled_in_f16, (mistake)wrong);
     }
 }
 
@@ -155,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_every_mistake),
+        cmocka_unit_test(finds_mistakes_in_16_bit),
         cmocka_unit_test(differences_give_the_gradient),
         cmocka_unit_test(failures_come_with_their_message),
     };

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/random.h"
 
 enum { STEPS = 50, SKIPPED = 20, SMALL = 2500 };
@@ -223,6 +224,80 @@ static void test_sgd(void **state)
 
 /* ---- both ---------------------------------------------------------------------------------------------------- */
 
+/* A copy changes nothing else, and is the new weights rounded; a skipped step leaves it as it was. */
+static void check_copy(const op_case *c, const ls_view *copy, const ls_view *w, ls_dtype dtype, int64_t n, bool skip)
+{
+    for (int level = 0; level < op_case_levels(); level++) {
+        const uint16_t *got = op_case_result(c, copy, level);
+        const float *weight = op_case_result(c, w, level);
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t rounded = dtype == LS_F16 ? lsi_half_f16_from_f32(weight[i]) : lsi_half_bf16_from_f32(weight[i]);
+            assert_int_equal(got[i], skip ? 0xFFFF : rounded);
+        }
+    }
+}
+
+static void check_copies(const weights *x, const float *g, ls_dtype dtype, bool skip)
+{
+    size_t bytes = (size_t)x->n * sizeof(float);
+    lsi_adamw_args a = {.beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = 0.1};
+    lsi_sgd_args s = {.factor = 0.9, .weight_decay = 0.1};
+    weights plain = weights_make(x->n);
+    ls_step_state state = state_of(3, beta1, beta2);
+    op_case c;
+
+    state.skip = skip;
+    op_case_open(&c, &lsi_op_adamw, &a);
+    memcpy(op_case_view(&c, &a.g, x->n, LS_F32), g, bytes);
+    memcpy(op_case_view(&c, &a.w, x->n, LS_F32), x->w, bytes);
+    op_case_view(&c, &a.m, x->n, LS_F32);
+    op_case_view(&c, &a.v, x->n, LS_F32);
+    op_case_view(&c, &a.copy, x->n, dtype);
+    c.state = state;
+    op_case_run(&c);
+    run_adamw(&plain, g, &state, 0.1);
+    op_case_expect_bytes(&c, &a.w, plain.w);
+    op_case_expect_bytes(&c, &a.m, plain.m);
+    op_case_expect_bytes(&c, &a.v, plain.v);
+    check_copy(&c, &a.copy, &a.w, dtype, x->n, skip);
+    op_case_close(&c);
+    weights_free(&plain);
+
+    plain = weights_make(x->n);
+    op_case_open(&c, &lsi_op_sgd, &s);
+    memcpy(op_case_view(&c, &s.g, x->n, LS_F32), g, bytes);
+    memcpy(op_case_view(&c, &s.w, x->n, LS_F32), x->w, bytes);
+    op_case_view(&c, &s.momentum, x->n, LS_F32);
+    op_case_view(&c, &s.copy, x->n, dtype);
+    c.state = state;
+    op_case_run(&c);
+    run_sgd(&plain, g, &state, 0.9, 0.1);
+    op_case_expect_bytes(&c, &s.w, plain.w);
+    op_case_expect_bytes(&c, &s.momentum, plain.m);
+    check_copy(&c, &s.copy, &s.w, dtype, x->n, skip);
+    op_case_close(&c);
+    weights_free(&plain);
+}
+
+static void test_copy(void **state)
+{
+    const int64_t sizes[] = {1, 1023, LSI_BLOCK, 3 * LSI_BLOCK + 1029};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weights x = weights_make(sizes[i]);
+        float *g = floats(sizes[i]);
+
+        fill_gradients(&x, 3, g);
+        for (int skip = 0; skip < 2; skip++) {
+            check_copies(&x, g, LS_F16, skip);
+            check_copies(&x, g, LS_BF16, skip);
+        }
+        free(g);
+        weights_free(&x);
+    }
+}
+
 /* Non-finite gradients of a skipped step reach nothing. */
 static void test_skip_touches_nothing(void **unused)
 {
@@ -273,6 +348,13 @@ static void test_refuse_wrong_counts(void **state)
     op_case_random(&c, &s.momentum, 8, 1.0);
     CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "8 gradients for 9 weights");
     op_case_close(&c);
+    op_case_open(&c, &lsi_op_sgd, &s);
+    op_case_random(&c, &s.g, 8, 1.0);
+    op_case_random(&c, &s.w, 8, 1.0);
+    op_case_random(&c, &s.momentum, 8, 1.0);
+    op_case_view(&c, &s.copy, 7, LS_BF16);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "a copy of 7 elements for 8 weights");
+    op_case_close(&c);
 }
 
 int main(void)
@@ -280,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_copy),
         cmocka_unit_test(test_skip_touches_nothing),
         cmocka_unit_test(test_refuse_wrong_counts),
     };

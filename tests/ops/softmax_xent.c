@@ -1,5 +1,6 @@
 /* RUN: timeout=60 */
-/* softmax_xent_fwd and _bwd: against double, ignored targets, columns beyond the classes, equal and strange logits. */
+/* softmax_xent_fwd and _bwd: against double, ignored targets, columns beyond the classes, equal and strange logits; in
+ * every type of activations. */
 #include "support/op_case.h"
 
 #include <math.h>
@@ -22,11 +23,14 @@ static void fill_targets(int32_t *targets, size s)
     }
 }
 
-/* Columns beyond the classes hold NaN: reading one would show. */
-static void spoil_padding(float *logits, size s)
+/* Columns beyond the classes hold NaN, in any type all ones: reading one would show. */
+static void spoil_padding(op_case *c, int view, size s)
 {
-    for (int64_t i = 0; i < s.rows * s.pitch; i++) {
-        logits[i] = i % s.pitch < s.classes ? logits[i] : NAN;
+    size_t bytes = ls_dtype_bytes(c->views[view].dtype);
+
+    for (int64_t row = 0; row < s.rows; row++) {
+        memset((char *)c->views[view].initial + (size_t)(row * s.pitch + s.classes) * bytes, 0xFF,
+               (size_t)(s.pitch - s.classes) * bytes);
     }
 }
 
@@ -46,20 +50,20 @@ static double log_sum_exp(const double *x, int64_t n)
 static void forward(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < N_SIZES; i++) {
-        size s = sizes[i];
+    for (int i = 0; i < OP_CASE_N_TYPES * N_SIZES; i++) {
+        size s = sizes[i % N_SIZES];
         lsi_softmax_xent_fwd_args a = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes};
         op_case c;
 
         op_case_open(&c, &lsi_op_softmax_xent_fwd, &a);
-        float *logits = op_case_random(&c, &a.logits, s.rows * s.pitch, 5.0);
-        spoil_padding(logits, s);
+        const float *logits = op_case_random_as(&c, &a.logits, s.rows * s.pitch, 5.0, op_case_types[i / N_SIZES]);
+        double *x = op_case_doubles(logits, s.rows * s.pitch);
+        spoil_padding(&c, 0, s);
         int32_t *targets = op_case_view(&c, &a.targets, s.rows, LS_I32);
         fill_targets(targets, s);
         op_case_view(&c, &a.losses, s.rows, LS_F32);
         op_case_view(&c, &a.lse, s.rows, LS_F32);
         op_case_view(&c, &a.hits, s.rows, LS_F32);
-        double *x = op_case_doubles(logits, s.rows * s.pitch);
         double *losses = op_case_zeros(s.rows), *lse = op_case_zeros(s.rows), *hits = op_case_zeros(s.rows);
         for (int64_t row = 0; row < s.rows; row++) {
             const double *at = x + row * s.pitch;
@@ -77,6 +81,7 @@ static void forward(void **unused)
         op_case_expect(&c, &a.losses, losses, 5e-7, 5e-7);
         op_case_expect(&c, &a.lse, lse, 5e-7, 5e-7);
         op_case_expect(&c, &a.hits, hits, 0.0, 0.0);
+        op_case_expect_as_f32(&c);
         free(x);
         free(losses);
         free(lse);
@@ -107,7 +112,7 @@ static double loss_of(void *argument)
     return sum * w->scale;
 }
 
-static void backward_case(size s, bool in_place, bool differences)
+static void backward_case(size s, ls_dtype dtype, bool in_place, bool differences)
 {
     lsi_softmax_xent_bwd_args a = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes, .seed = 0.125f};
     double scale = 0.125 * 1024.0;
@@ -115,9 +120,9 @@ static void backward_case(size s, bool in_place, bool differences)
 
     op_case_open(&c, &lsi_op_softmax_xent_bwd, &a);
     c.state.loss_scale = 1024.0f;
-    float *logits = op_case_random(&c, &a.logits, s.rows * s.pitch, 5.0);
+    const float *logits = op_case_random_as(&c, &a.logits, s.rows * s.pitch, 5.0, dtype);
     double *x = op_case_doubles(logits, s.rows * s.pitch), *dx = op_case_zeros(s.rows * s.pitch);
-    spoil_padding(logits, s);
+    spoil_padding(&c, 0, s);
     int32_t *targets = op_case_view(&c, &a.targets, s.rows, LS_I32);
     fill_targets(targets, s);
     float *lse = op_case_view(&c, &a.lse, s.rows, LS_F32);
@@ -132,10 +137,11 @@ static void backward_case(size s, bool in_place, bool differences)
     if (in_place) {
         op_case_share(&c, &a.dlogits, &a.logits);
     } else {
-        op_case_view(&c, &a.dlogits, s.rows * s.pitch, LS_F32);
+        op_case_view(&c, &a.dlogits, s.rows * s.pitch, dtype);
     }
     op_case_run(&c);
     op_case_expect(&c, &a.dlogits, dx, 1e-6, 1e-6);
+    op_case_expect_as_f32(&c);
     if (differences) {
         op_case_expect_gradient(&c, &a.dlogits, x, s.rows * s.pitch, loss_of, &(weighted){x, targets, s, scale}, 2e-6);
     }
@@ -147,10 +153,12 @@ static void backward_case(size s, bool in_place, bool differences)
 static void backward(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < N_SIZES; i++) {
-        if (sizes[i].classes > 1) {     /* one class: the gradient is 0 up to rounding, which has no relative error */
-            backward_case(sizes[i], false, false);
-            backward_case(sizes[i], true, false);
+    for (int i = 0; i < OP_CASE_N_TYPES * N_SIZES; i++) {
+        size s = sizes[i % N_SIZES];
+
+        if (s.classes > 1) {    /* one class: the gradient is 0 up to rounding, which has no relative error */
+            backward_case(s, op_case_types[i / N_SIZES], false, false);
+            backward_case(s, op_case_types[i / N_SIZES], true, false);
         }
     }
 }
@@ -158,7 +166,7 @@ static void backward(void **unused)
 static void backward_agrees_with_differences(void **unused)
 {
     (void)unused;
-    backward_case((size){7, 19, 13}, false, true);
+    backward_case((size){7, 19, 13}, LS_F32, false, true);
 }
 
 /* One row; the expected loss and hit. */

@@ -4,21 +4,84 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "graph/param.h"
 #include "kernels/ops.h"
+
+/* ---- numbers in memory ----------------------------------------------------------------------------------------- */
+
+static ls_dtype in_memory(ls_dtype dtype)
+{
+    return dtype == LS_REAL ? exact.compute : dtype;
+}
+
+static uint32_t load(const void *data, ls_dtype dtype, int64_t i)
+{
+    return ls_dtype_bytes(dtype) == 2 ? ((const uint16_t *)data)[i] : ((const uint32_t *)data)[i];
+}
+
+static void store(void *data, ls_dtype dtype, int64_t i, uint32_t number)
+{
+    if (ls_dtype_bytes(dtype) == 2) {
+        ((uint16_t *)data)[i] = (uint16_t)number;
+    } else {
+        ((uint32_t *)data)[i] = number;
+    }
+}
+
+size_t exact_store(void *out, ls_dtype dtype, const uint32_t *numbers, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        store(out, in_memory(dtype), i, numbers[i]);
+    }
+    return (size_t)n * ls_dtype_bytes(in_memory(dtype));
+}
+
+bool exact_equal(const void *data, ls_dtype dtype, const uint32_t *numbers, int64_t n)
+{
+    uint32_t mask = ls_dtype_bytes(in_memory(dtype)) == 2 ? 0xffffu : 0xffffffffu;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (load(data, in_memory(dtype), i) != (numbers[i] & mask)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t exact_weight(int64_t e)
+{
+    return (uint32_t)e * 2654435761u >> 3;
+}
 
 /* ---- a backend that executes at once ------------------------------------------------------------------------- */
 
+static void add_now(const lsi_add_into_args *a)
+{
+    assert_int_equal(a->x.count, a->y.count);
+    assert_int_equal(a->x.dtype, a->y.dtype);
+    for (int64_t i = 0; i < a->x.count; i++) {
+        store(a->y.data, a->y.dtype, i, load(a->y.data, a->y.dtype, i) + load(a->x.data, a->x.dtype, i));
+    }
+}
+
+static void cast_now(const lsi_cast_args *a)
+{
+    assert_int_equal(a->x.count, a->y.count);
+    assert_int_not_equal(a->x.dtype, a->y.dtype);
+    for (int64_t i = 0; i < a->x.count; i++) {
+        store(a->y.data, a->y.dtype, i, load(a->x.data, a->x.dtype, i));
+    }
+}
+
 static ls_status launch_now(ls_stream *stream, const ls_op *op, const void *arguments)
 {
-    const lsi_add_into_args *a = arguments;
-    const uint32_t *x = a->x.data;
-    uint32_t *y = a->y.data;
-
     (void)stream;
-    assert_ptr_equal(op, &lsi_op_add_into);
-    assert_int_equal(a->x.count, a->y.count);
-    for (int64_t i = 0; i < a->x.count; i++) {
-        y[i] += x[i];
+    exact.turn = -1;
+    if (op == &lsi_op_cast) {
+        cast_now(arguments);
+    } else {
+        assert_ptr_equal(op, &lsi_op_add_into);
+        add_now(arguments);
     }
     return LS_OK;
 }
@@ -44,12 +107,35 @@ static const exact_node *node_of(const ls_layer_run *run)
     return &exact.nodes[index];
 }
 
-static void check_equal(const ls_layer_run *run, const char *what, ls_view view, const uint32_t *expected,
-                        int64_t count)
+static void check_equal(const ls_layer_run *run, const char *what, ls_view view, ls_dtype dtype,
+                        const uint32_t *expected, int64_t count)
 {
     assert_int_equal(view.count, count * EXACT_SAMPLES);
-    if (memcmp(view.data, expected, (size_t)view.count * sizeof *expected) != 0) {
+    assert_int_equal(view.dtype, in_memory(dtype));
+    if (!exact_equal(view.data, dtype, expected, view.count)) {
         fail_msg("%s of layer %s (%s) is not what it should be", what, run->node->name, run->node->kind->name);
+    }
+}
+
+static void check_in(const ls_layer_run *run, const char *what, int i)
+{
+    const exact_value *v = &exact.values[node_of(run)->in[i]];
+
+    check_equal(run, what, run->in[i], v->dtype, v->forward, v->count);
+}
+
+/* In place and type, in forward and backward alike. */
+static void check_param(const ls_layer_run *run)
+{
+    if (node_of(run)->param >= 0) {
+        char name[24];
+
+        snprintf(name, sizeof name, "p%d.weight", node_of(run)->param);
+        const lsi_param_table *table = lsi_graph_params(exact.graph);
+        uint32_t number = exact_weight(table->param[lsi_param_find(table, name)].offset);
+
+        assert_int_equal(run->param[0].dtype, exact.compute);
+        assert_true(exact_equal(run->param[0].data, LS_REAL, &number, 1));
     }
 }
 
@@ -90,13 +176,17 @@ static ls_status infer(ls_layer_node *layer)
     const exact_node *n = &exact.nodes[index];
 
     layer->out_shape = ls_shape1(n->count);
-    layer->out_dtype = LS_F32;
+    layer->out_dtype = exact.values[n->out].dtype;
+    for (int i = 0; i < n->n_in; i++) {
+        assert_int_equal(layer->in_dtype[i], exact.values[n->in[i]].dtype);
+    }
     if (layer->kind == &kinds[EXACT_SAVES_IN] || layer->kind->d_in_over_in) {
         layer->saves = LS_SAVES_IN(0) | LS_SAVES_IN(2);
     } else if (layer->kind == &kinds[EXACT_SAVES_OUT]) {
         layer->saves = LS_SAVES_OUT;
-        layer->n_saved = 1;
+        layer->n_saved = 2;
         layer->saved[0] = (ls_saved_spec){ls_shape1(n->count), LS_I32};
+        layer->saved[1] = (ls_saved_spec){ls_shape1(n->count), LS_REAL};
     }
     if (n->param >= 0) {
         char name[16];
@@ -116,24 +206,29 @@ static ls_status forward(const ls_layer_run *run)
     const exact_value *out = &exact.values[n->out];
 
     for (int i = 0; i < n->n_in; i++) {
-        check_equal(run, "an input", run->in[i], exact.values[n->in[i]].forward, exact.values[n->in[i]].count);
+        check_in(run, "an input", i);
     }
+    assert_true(exact.announced == -1 || exact.announced == n->param);
+    exact.announced = -1;
+    check_param(run);
     for (int i = 0; i < run->node->n_saved; i++) {
-        memcpy(run->saved[i].data, out->extra, (size_t)run->saved[i].count * sizeof(uint32_t));
+        exact_store(run->saved[i].data, run->node->saved[i].dtype, out->extra, run->saved[i].count);
     }
     assert_int_equal(run->out.count, n->count * EXACT_SAMPLES);
-    memcpy(run->out.data, out->forward, (size_t)run->out.count * sizeof(uint32_t));
+    assert_int_equal(run->out.dtype, in_memory(out->dtype));
+    exact_store(run->out.data, out->dtype, out->forward, run->out.count);
     return LS_OK;
 }
 
 static void write_gradient(const ls_layer_run *run, const exact_node *n, int i, const uint32_t *d_out)
 {
-    uint32_t *d_in = run->d_in[i].data;
+    ls_view d_in = run->d_in[i];
     uint32_t whole[EXACT_MAX_COUNT * EXACT_SAMPLES] = {0};
 
+    assert_int_equal(d_in.dtype, in_memory(exact.values[n->in[i]].dtype));
     compute_back(n, i, d_out, whole);
-    for (int64_t e = 0; e < run->d_in[i].count; e++) {
-        d_in[e] = run->accumulate_in[i] ? d_in[e] + whole[e] : whole[e];
+    for (int64_t e = 0; e < d_in.count; e++) {
+        store(d_in.data, d_in.dtype, e, whole[e] + (run->accumulate_in[i] ? load(d_in.data, d_in.dtype, e) : 0));
     }
 }
 
@@ -143,23 +238,26 @@ static ls_status backward(const ls_layer_run *run)
     const exact_value *out = &exact.values[n->out];
     const uint32_t *d_out = out->gradient;
 
+    exact.turn = (int)(n - exact.nodes);
     for (int i = 0; i < n->n_in; i++) {
         if ((run->node->saves & LS_SAVES_IN(i)) != 0) {
-            check_equal(run, "a saved input", run->in[i], exact.values[n->in[i]].forward, exact.values[n->in[i]].count);
+            check_in(run, "a saved input", i);
         }
     }
     if ((run->node->saves & LS_SAVES_OUT) != 0) {
-        check_equal(run, "the saved output", run->out, out->forward, n->count);
+        check_equal(run, "the saved output", run->out, out->dtype, out->forward, n->count);
     }
     for (int i = 0; i < run->node->n_saved; i++) {
-        check_equal(run, "an extra", run->saved[i], out->extra, n->count);
+        check_equal(run, "an extra", run->saved[i], run->node->saved[i].dtype, out->extra, n->count);
     }
     if (!run->node->kind->is_loss) {
-        check_equal(run, "the output's gradient", run->d_out, d_out, n->count);
+        check_equal(run, "the output's gradient", run->d_out, out->dtype, d_out, n->count);
     }
+    check_param(run);
     if (n->param >= 0) {
         uint32_t sum = 0, *d_param = run->d_param[0].data;
 
+        assert_int_equal(run->d_param[0].dtype, LS_F32);
         for (int64_t e = 0; e < n->count * EXACT_SAMPLES; e++) {
             sum += d_out[e];
         }
@@ -192,15 +290,18 @@ static const ls_layer_kind kinds[EXACT_LOSS + 1] = {
 
 /* ---- building it --------------------------------------------------------------------------------------------- */
 
-void exact_open(int64_t input_count)
+void exact_open(int64_t input_count, ls_dtype dtype, bool mixed)
 {
     exact_value *input = &exact.values[0];
 
     CHECK_OK(ls_graph_create(&exact.graph));
     exact.n_values = 1;
     exact.n_nodes = 0;
+    exact.mixed = mixed;
+    exact.announced = -1;
     input->count = input_count;
-    input->var = ls_input(exact.graph, "input", LS_F32, ls_shape1(input_count));
+    input->dtype = dtype == LS_F32 ? LS_REAL : dtype;
+    input->var = ls_input(exact.graph, "input", dtype, ls_shape1(input_count));
     for (int64_t e = 0; e < input_count * EXACT_SAMPLES; e++) {
         input->forward[e] = exact_draw(1u << 31);
     }
@@ -235,6 +336,7 @@ int exact_append(int kind, const int *in, int n_in, bool with_param)
         vars[i] = exact.values[in[i]].var;
     }
     out->count = n->count;
+    out->dtype = kind == EXACT_LOSS || (exact.mixed && exact_draw(4) == 0) ? LS_F32 : LS_REAL;
     compute(n, out->forward);
     for (int64_t e = 0; e < out->count * EXACT_SAMPLES; e++) {
         out->extra[e] = exact_draw(1u << 31);

@@ -1,7 +1,9 @@
 /* Graphs of the test's own layers, which compute in wrapping whole numbers on host memory, so that every comparison is
- * exact. Each layer looks at what it is given: every input in the forward, every saved value and the whole gradient of
- * its output in the backward. A value that was overwritten too early, a sum that lacks a part or holds one twice,
- * memory shared by mistake: all of it fails the test. Kinds differ in what they allow the plan to share. */
+ * exact; in memory of 16 bits lies the lower half of a number, which is what the same sums make of lower halves. Each
+ * layer looks at what it is given: every input and its parameter in the forward, every saved value and the whole
+ * gradient of its output in the backward. A value that was overwritten too early, a sum that lacks a part or holds one
+ * twice, memory shared by mistake, a view of another type, a wrong parameter: all of it fails the test. Kinds differ in
+ * what they allow the plan to share. */
 #ifndef LS_TESTS_SUPPORT_EXACT_GRAPH_H
 #define LS_TESTS_SUPPORT_EXACT_GRAPH_H
 
@@ -24,6 +26,7 @@ typedef struct exact_value {
     uint32_t gradient[EXACT_MAX_COUNT * EXACT_SAMPLES];
     uint32_t extra[EXACT_MAX_COUNT * EXACT_SAMPLES];
     int64_t count;                                          /* of one sample */
+    ls_dtype dtype;                                         /* LS_REAL: the plan's */
     ls_var var;
 } exact_value;
 
@@ -41,6 +44,11 @@ typedef struct exact_graph {
     exact_value values[EXACT_MAX_NODES + 1];
     exact_node nodes[EXACT_MAX_NODES];
     int n_values, n_nodes;
+    ls_dtype compute;       /* of the plan that runs */
+    bool mixed;             /* every fourth node is f32 in all plans */
+    int announced;          /* set by the test's param_need: the next forward must be of a node that reads this
+                             * parameter (its declaring node), and sets it back to -1 */
+    int turn;               /* node whose backward ran last; -1: an op of the plan itself */
     uint32_t param_gradient[EXACT_MAX_NODES];   /* by declaring node */
     uint32_t draws;                             /* random numbers drawn so far, over all graphs */
 } exact_graph;
@@ -50,8 +58,13 @@ extern exact_graph exact;
 extern ls_stream exact_stream;
 
 uint32_t exact_draw(uint32_t below);
-/* A new graph with its input; the test destroys exact.graph. */
-void exact_open(int64_t input_count);
+/* A new graph with its input (LS_F32 or LS_I32); the test destroys exact.graph. */
+void exact_open(int64_t input_count, ls_dtype input, bool mixed);
+/* What weight e of the flat index must hold. */
+uint32_t exact_weight(int64_t e);
+/* Writes numbers as memory of this type holds them, in a plan of exact.compute; compares; returns the bytes. */
+size_t exact_store(void *out, ls_dtype dtype, const uint32_t *numbers, int64_t n);
+bool exact_equal(const void *data, ls_dtype dtype, const uint32_t *numbers, int64_t n);
 /* The parameter is a new one, or sometimes that of an earlier node. Returns the value. */
 int exact_append(int kind, const int *in, int n_in, bool with_param);
 /* Fills all `gradient`s: reverse mode, with nothing shared and nothing in place. */

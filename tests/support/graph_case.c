@@ -6,8 +6,68 @@
 
 #include "backend/registry.h"
 #include "base/random.h"
+#include "kernels/ops.h"
 
 enum { N_DIRECTIONS = 3 };
+
+/* ---- 16 bits --------------------------------------------------------------------------------------------------- */
+
+/* bits of the significand, the implicit one included; the largest number; the exponent of the smallest normal one */
+typedef struct format {
+    int bits, min_exponent;
+    double largest;
+} format;
+
+static format format_of(ls_dtype dtype)
+{
+    return dtype == LS_F16 ? (format){11, -14, 65504.0} : (format){8, -126, 0x1.fep127};
+}
+
+/* To nearest, ties to even, by the unit in the last place at the number's size. */
+static float rounded(float x, const format *f)
+{
+    int exponent;
+
+    if (x == 0.0f || !isfinite(x)) {
+        return x;
+    }
+    (void)frexpf(x, &exponent);
+    exponent = exponent - 1 < f->min_exponent ? f->min_exponent : exponent - 1;
+    double unit = ldexp(1.0, exponent - f->bits + 1), y = rint((double)x / unit) * unit;
+
+    return fabs(y) > f->largest ? copysignf(INFINITY, x) : (float)y;
+}
+
+void graph_case_round(float *numbers, int64_t n, ls_dtype dtype)
+{
+    const format f = format_of(dtype);
+
+    for (int64_t i = 0; i < n && dtype != LS_F32; i++) {
+        numbers[i] = rounded(numbers[i], &f);
+    }
+}
+
+static float widened(uint16_t bits, const format *f)
+{
+    int stored = f->bits - 1, exponent = (bits & 0x7fff) >> stored;
+    double fraction = (double)(bits & ((1 << stored) - 1));
+    double size = exponent == 0 ? ldexp(fraction, f->min_exponent - stored)
+                                : ldexp(fraction + (double)(1 << stored), f->min_exponent - stored + exponent - 1);
+
+    if (exponent == (1 << (15 - stored)) - 1) {
+        size = fraction == 0.0 ? (double)INFINITY : (double)NAN;
+    }
+    return (float)((bits & 0x8000) != 0 ? -size : size);
+}
+
+float graph_case_element(const ls_view *view, int64_t i)
+{
+    const format f = format_of(view->dtype);
+
+    return view->dtype == LS_F32 ? ((const float *)view->data)[i] : widened(((const uint16_t *)view->data)[i], &f);
+}
+
+/* ---- one slot -------------------------------------------------------------------------------------------------- */
 
 static float uniform(uint32_t key, int64_t i)
 {
@@ -26,6 +86,8 @@ static void fill_weights(graph_case *c)
             c->weights[p->offset + e] = base + 0.4f * uniform((uint32_t)k + 1, e);
         }
     }
+    graph_case_round(c->weights, c->params->n_elements, c->compute);
+    c->layer_weights = c->compute == LS_F32 ? (void *)c->weights : calloc((size_t)c->params->n_elements, 2);
 }
 
 static void fill_data(graph_case *c, int64_t n_classes)
@@ -59,7 +121,8 @@ void graph_case_open(graph_case *c, ls_graph *graph, const ls_compile_options *o
     ls_device_options device_options = {.struct_size = sizeof device_options, .n_threads = n_threads};
     void *activations;
 
-    *c = (graph_case){.graph = graph, .poison = 0xff, .trains = options->mode == LS_TRAIN};
+    *c = (graph_case){.graph = graph, .poison = 0xff, .trains = options->mode == LS_TRAIN,
+                      .compute = options->compute};
     CHECK_OK(ls_graph_compile(graph, options, &c->plan));
     CHECK_OK(lsi_cpu_backend.open(&device_options, &c->device));
     CHECK_OK(lsi_cpu_backend.stream_create(c->device, "compute", 0, &c->stream));
@@ -76,6 +139,9 @@ void graph_case_close(graph_case *c)
     lsi_cpu_backend.stream_destroy(c->stream);
     lsi_cpu_backend.release(c->device, LS_MEM_DEVICE, lsi_plan_activation_bytes(c->plan), c->activations);
     lsi_cpu_backend.close(c->device);
+    if (c->layer_weights != c->weights) {
+        free(c->layer_weights);
+    }
     free(c->weights);
     free(c->gradients);
     free(c->input);
@@ -86,7 +152,7 @@ static double run(graph_case *c, int64_t first_sample, bool first_in_lane, bool 
 {
     lsi_plan_run r = {.stream = c->stream,
                       .state = &c->state,
-                      .weights = c->weights,
+                      .weights = c->layer_weights,
                       .gradients = c->gradients,
                       .activations = c->activations,
                       .input = c->input,
@@ -99,6 +165,12 @@ static double run(graph_case *c, int64_t first_sample, bool first_in_lane, bool 
 
     c->record = (ls_slot_record){0};
     CHECK_OK(lsi_cpu_backend.fill(c->stream, c->activations, c->poison, lsi_plan_activation_bytes(c->plan)));
+    if (c->layer_weights != c->weights) {
+        int64_t n = c->params->n_elements;
+
+        CHECK_OK(lsi_cast(c->stream, &(lsi_cast_args){.x = ls_view_make(c->weights, n, LS_F32),
+                                                      .y = ls_view_make(c->layer_weights, n, c->compute)}));
+    }
     CHECK_OK(lsi_plan_forward(c->plan, &r));
     if (backward) {
         CHECK_OK(lsi_plan_backward(c->plan, &r));
@@ -195,6 +267,51 @@ void graph_case_check_gradients(graph_case *c)
         check_gradient(c, &c->params->param[k], gradients + c->params->param[k].offset);
     }
     free(gradients);
+}
+
+static void check_precision(const graph_case *wide, const graph_case *narrow, double tolerance)
+{
+    double worst = 0.0;
+
+    for (int k = 0; k < wide->params->n; k++) {
+        const lsi_param *p = &wide->params->param[k];
+        double distance = graph_case_distance(narrow->gradients + p->offset, wide->gradients + p->offset, p->count);
+
+        if (!(distance < tolerance)) {
+            fail_msg("%s: gradient of %s is off by %g", ls_dtype_name(narrow->compute), p->name, distance);
+        }
+        assert_true(distance > 0.0);
+        worst = distance > worst ? distance : worst;
+    }
+    print_message("%s: gradients off by %.1e at most, loss by %.1e\n", ls_dtype_name(narrow->compute), worst,
+                  fabs(narrow->record.loss_sum / wide->record.loss_sum - 1.0));
+    assert_true(worst > tolerance / 100);
+}
+
+void graph_case_check_precision(ls_graph *graph, ls_var loss, int64_t micro_batch, int64_t n_classes)
+{
+    static const struct {
+        ls_dtype compute;
+        double gradient, loss;
+    } types[] = {{LS_F16, 5e-3, 1e-4}, {LS_BF16, 3e-2, 1e-3}};
+    ls_compile_options options = {.struct_size = sizeof options, .mode = LS_TRAIN, .micro_batch = micro_batch,
+                                  .loss = loss};
+
+    for (int t = 0; t < 2; t++) {
+        graph_case wide, narrow;
+
+        options.compute = LS_F32;
+        graph_case_open(&wide, graph, &options, 1, n_classes);
+        options.compute = types[t].compute;
+        graph_case_open(&narrow, graph, &options, 2, n_classes);
+        memcpy(wide.weights, narrow.weights, (size_t)wide.params->n_elements * sizeof(float));
+        double expected = graph_case_run(&wide, 0, true), got = graph_case_run(&narrow, 0, true);
+
+        check_precision(&wide, &narrow, types[t].gradient);
+        assert_true(got != expected && fabs(got - expected) < types[t].loss * expected);
+        graph_case_close(&wide);
+        graph_case_close(&narrow);
+    }
 }
 
 double graph_case_distance(const float *a, const float *b, int64_t n)

@@ -1,6 +1,5 @@
 #include "support/op_case.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/failure.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "support/op_case_parts.h"
 
 enum { MAX_THREADS = 3, REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
 
@@ -27,7 +27,7 @@ typedef struct execution {
     lsi_failure failure;
 } execution;
 
-static void *allocate(size_t bytes)
+void *op_case_allocate(size_t bytes)
 {
     void *p = calloc(bytes == 0 ? 1 : bytes, 1);
     assert_non_null(p);
@@ -36,7 +36,7 @@ static void *allocate(size_t bytes)
 
 double *op_case_zeros(int64_t n)
 {
-    return allocate((size_t)n * sizeof(double));
+    return op_case_allocate((size_t)n * sizeof(double));
 }
 
 double *op_case_doubles(const float *values, int64_t n)
@@ -48,14 +48,14 @@ double *op_case_doubles(const float *values, int64_t n)
     return out;
 }
 
-static int view_index(const op_case *c, const ls_view *view)
+int op_case_view_index(const op_case *c, const ls_view *view)
 {
     ptrdiff_t index = view - (const ls_view *)c->arguments;
     assert_in_range(index, 0, c->n_views - 1);
     return (int)index;
 }
 
-static size_t slot_bytes(const op_case_slot *slot)
+size_t op_case_slot_bytes(const op_case_slot *slot)
 {
     return (size_t)slot->count * ls_dtype_bytes(slot->dtype);
 }
@@ -91,6 +91,7 @@ void op_case_close(op_case *c)
 {
     for (int i = 0; i < c->n_views; i++) {
         free(c->views[i].initial);
+        free(c->views[i].values);
         for (int level = 0; level < LSI_ISA_COUNT; level++) {
             free(c->views[i].result[level]);
         }
@@ -100,35 +101,68 @@ void op_case_close(op_case *c)
 
 void *op_case_view(op_case *c, ls_view *view, int64_t count, ls_dtype dtype)
 {
-    int index = view_index(c, view);
+    int index = op_case_view_index(c, view);
     op_case_slot *slot = &c->views[index];
 
     assert_null(slot->initial);
     slot->count = count;
     slot->dtype = dtype;
-    slot->initial = allocate(slot_bytes(slot));
+    slot->initial = op_case_allocate(op_case_slot_bytes(slot));
     if (is_output(c, index)) {
-        memset(slot->initial, 0xFF, slot_bytes(slot));
+        memset(slot->initial, 0xFF, op_case_slot_bytes(slot));
     }
     return slot->initial;
 }
 
-float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale)
+void op_case_fill(op_case *c, ls_view *view, float *values, int64_t count, ls_dtype dtype)
 {
-    float *values = op_case_view(c, view, count, LS_F32);
-    uint64_t key = lsi_random_key((uint64_t)count, (uint64_t)view_index(c, view) + 1);
+    void *initial = op_case_view(c, view, count, dtype);
+
+    if (dtype == LS_F32) {
+        memcpy(initial, values, (size_t)count * sizeof *values);
+        return;
+    }
+    assert_true(dtype == LS_F16 || dtype == LS_BF16);
+    for (int64_t i = 0; i < count; i++) {
+        ((uint16_t *)initial)[i] = op_case_to_half(dtype, values[i]);
+        values[i] = op_case_from_half(dtype, ((uint16_t *)initial)[i]);
+    }
+}
+
+static void fill_random(const op_case *c, const ls_view *view, float *values, int64_t count, double scale)
+{
+    uint64_t key = lsi_random_key((uint64_t)count, (uint64_t)op_case_view_index(c, view) + 1);
 
     for (int64_t i = 0; i < count; i++) {
         lsi_random4 r = lsi_random_philox(key, (uint32_t)(i / 4), 0, 0, 0);
         values[i] = (float)(((double)lsi_random_unit(r.v[i % 4]) * 2.0 - 1.0) * scale);
     }
+}
+
+float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale)
+{
+    float *values = op_case_view(c, view, count, LS_F32);
+
+    fill_random(c, view, values, count, scale);
+    return values;
+}
+
+const float *op_case_random_as(op_case *c, ls_view *view, int64_t count, double scale, ls_dtype dtype)
+{
+    if (dtype == LS_F32) {
+        return op_case_random(c, view, count, scale);
+    }
+    float *values = op_case_allocate((size_t)count * sizeof *values);
+    fill_random(c, view, values, count, scale);
+    op_case_fill(c, view, values, count, dtype);
+    c->views[op_case_view_index(c, view)].values = values;
     return values;
 }
 
 void op_case_share(op_case *c, ls_view *view, ls_view *with)
 {
-    op_case_slot *slot = &c->views[view_index(c, view)];
-    int owner = view_index(c, with);
+    op_case_slot *slot = &c->views[op_case_view_index(c, view)];
+    int owner = op_case_view_index(c, with);
 
     assert_null(slot->initial);
     assert_non_null(c->views[owner].initial);
@@ -139,7 +173,7 @@ void op_case_share(op_case *c, ls_view *view, ls_view *with)
 
 const void *op_case_result(const op_case *c, const ls_view *view, int level)
 {
-    const op_case_slot *slot = &c->views[view_index(c, view)];
+    const op_case_slot *slot = &c->views[op_case_view_index(c, view)];
     return slot->shares < 0 ? slot->result[level] : c->views[slot->shares].result[level];
 }
 
@@ -188,7 +222,7 @@ static bool guarded_is_intact(const guarded *g)
 }
 
 /* Whether a view with memory of its own may change: it is no input, or an output shares its memory. */
-static bool may_change(const op_case *c, int index)
+bool op_case_may_change(const op_case *c, int index)
 {
     for (int i = c->op->n_in; i < c->n_views; i++) {
         if (i == index || c->views[i].shares == index) {
@@ -206,11 +240,11 @@ static void check_view(op_case *c, int index, int level, const guarded *g, const
     if (!guarded_is_intact(g)) {
         fail_msg("%s: wrote outside of view %d", what, index);
     }
-    if (!may_change(c, index) && memcmp(g->data, slot->initial, g->bytes) != 0) {
+    if (!op_case_may_change(c, index) && memcmp(g->data, slot->initial, g->bytes) != 0) {
         fail_msg("%s: changed input %d", what, index);
     }
     if (slot->result[level] == NULL) {
-        slot->result[level] = allocate(g->bytes);
+        slot->result[level] = op_case_allocate(g->bytes);
         memcpy(slot->result[level], g->data, g->bytes);
     } else if (memcmp(slot->result[level], g->data, g->bytes) != 0) {
         fail_msg("%s: view %d has other bits than in the first run", what, index);
@@ -231,7 +265,8 @@ static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, cons
     for (int i = 0; i < c->n_views; i++) {
         const op_case_slot *slot = &c->views[i];
         if (slot->initial != NULL) {
-            memory[i] = guarded_make(slot->initial, slot_bytes(slot), (size_t)shift * ls_dtype_bytes(slot->dtype));
+            memory[i] = guarded_make(slot->initial, op_case_slot_bytes(slot),
+                                     (size_t)shift * ls_dtype_bytes(slot->dtype));
         }
     }
     for (int i = 0; i < c->n_views; i++) {
@@ -265,13 +300,13 @@ static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, cons
     return status;
 }
 
-void op_case_run(op_case *c)
+void op_case_run_levels(op_case *c, int max_threads, int repeats)
 {
-    for (int n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+    for (int n_threads = 1; n_threads <= max_threads; n_threads++) {
         lsi_pool *pool;
         CHECK_OK(lsi_pool_create(n_threads, &pool));
         for (int level = 0; level < op_case_levels(); level++) {
-            for (int repeat = 0; repeat < REPEATS; repeat++) {
+            for (int repeat = 0; repeat < repeats; repeat++) {
                 char what[128];
                 snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, lsi_isa_name((lsi_isa)level),
                          n_threads, repeat);
@@ -282,6 +317,11 @@ void op_case_run(op_case *c)
     }
 }
 
+void op_case_run(op_case *c)
+{
+    op_case_run_levels(c, MAX_THREADS, REPEATS);
+}
+
 ls_status op_case_try(op_case *c)
 {
     lsi_pool *pool;
@@ -290,96 +330,4 @@ ls_status op_case_try(op_case *c)
     ls_status status = run_once(c, pool, op_case_levels() - 1, 0, c->op->name, false);
     lsi_pool_destroy(&pool);
     return status;
-}
-
-/* ---- comparisons --------------------------------------------------------------------------------------------- */
-
-static double element(const void *data, ls_dtype dtype, int64_t i)
-{
-    switch (dtype) {
-    case LS_F32:
-        return (double)((const float *)data)[i];
-    case LS_F64:
-        return ((const double *)data)[i];
-    case LS_I32:
-        return (double)((const int32_t *)data)[i];
-    default:
-        fail_msg("no comparison for %s", ls_dtype_name(dtype));
-        return 0.0;
-    }
-}
-
-/* Element k of `expected` belongs to element k * stride of the view. */
-static void compare(const op_case *c, const ls_view *view, const double *expected, int64_t n, int64_t stride,
-                    double norm, double max)
-{
-    const op_case_slot *slot = &c->views[view_index(c, view)];
-
-    for (int level = 0; level < op_case_levels(); level++) {
-        const void *result = op_case_result(c, view, level);
-        double difference_2 = 0.0, expected_2 = 0.0, largest = 0.0, worst = 0.0;
-        int64_t worst_at = 0;
-
-        assert_non_null(result);
-        for (int64_t k = 0; k < n; k++) {
-            double got = element(result, slot->dtype, k * stride), want = expected[k];
-            if (!isfinite(want) || !isfinite(got)) {
-                if (!(isnan(want) ? isnan(got) : got == want)) {
-                    fail_msg("%s, %s: view %d, element %lld is %g, expected %g", c->op->name,
-                             lsi_isa_name((lsi_isa)level), view_index(c, view), (long long)(k * stride), got, want);
-                }
-                continue;
-            }
-            double difference = fabs(got - want);
-            difference_2 += difference * difference;
-            expected_2 += want * want;
-            largest = fmax(largest, fabs(want));
-            if (difference > worst) {
-                worst = difference;
-                worst_at = k * stride;
-            }
-        }
-        if (sqrt(difference_2) > norm * sqrt(expected_2) || worst > max * largest) {
-            fail_msg("%s, %s: view %d is off by %.3g of its norm (allowed %.3g) and %.3g of its largest element "
-                     "(allowed %.3g), worst at %lld", c->op->name, lsi_isa_name((lsi_isa)level), view_index(c, view),
-                     sqrt(difference_2 / expected_2), norm, worst / largest, max, (long long)worst_at);
-        }
-    }
-}
-
-void op_case_expect(const op_case *c, const ls_view *view, const double *expected, double norm, double max)
-{
-    compare(c, view, expected, c->views[view_index(c, view)].count, 1, norm, max);
-}
-
-void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected)
-{
-    for (int level = 0; level < op_case_levels(); level++) {
-        const void *result = op_case_result(c, view, level);
-        assert_non_null(result);
-        if (memcmp(result, expected, slot_bytes(&c->views[view_index(c, view)])) != 0) {
-            fail_msg("%s, %s: view %d has other bytes than expected", c->op->name, lsi_isa_name((lsi_isa)level),
-                     view_index(c, view));
-        }
-    }
-}
-
-void op_case_expect_gradient(const op_case *c, const ls_view *view, double *x, int64_t n, op_case_scalar f,
-                             void *argument, double tolerance)
-{
-    const double h = 1e-5;
-    int64_t stride = n / 100 + 1, samples = (n + stride - 1) / stride;
-    double *slope = op_case_zeros(samples);
-
-    for (int64_t k = 0; k < samples; k++) {
-        double *at = &x[k * stride], kept = *at;
-        *at = kept + h;
-        double above = f(argument);
-        *at = kept - h;
-        double below = f(argument);
-        *at = kept;
-        slope[k] = (above - below) / (2.0 * h);
-    }
-    compare(c, view, slope, samples, stride, tolerance, tolerance);
-    free(slope);
 }

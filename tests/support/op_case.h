@@ -27,6 +27,7 @@ typedef struct op_case_slot {
     ls_dtype dtype;
     int shares;                             /* index of the view whose memory this one uses; -1: its own */
     void *initial;                          /* contents before a run */
+    float *values;                          /* 16-bit types: the same in f32 */
     void *result[LSI_ISA_COUNT];            /* and after it, per ISA level */
 } op_case_slot;
 
@@ -48,6 +49,11 @@ void op_case_close(op_case *c);
 void *op_case_view(op_case *c, ls_view *view, int64_t count, ls_dtype dtype);
 /* The same for f32, filled with uniform values in [-scale, scale). */
 float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale);
+/* The same in any type that activations have. The values that are returned are rounded to it: a reference in double
+ * starts from what the op gets. */
+const float *op_case_random_as(op_case *c, ls_view *view, int64_t count, double scale, ls_dtype dtype);
+/* Gives a view its size and type and these contents, which become what the type makes of them: for f32, f16, bf16. */
+void op_case_fill(op_case *c, ls_view *view, float *values, int64_t count, ls_dtype dtype);
 /* `view` uses the memory of `with`, which has been given: the op works in place. */
 void op_case_share(op_case *c, ls_view *view, ls_view *with);
 
@@ -61,11 +67,24 @@ int op_case_levels(void);
 /* Contents of the view after the runs at one level. */
 const void *op_case_result(const op_case *c, const ls_view *view, int level);
 
+/* Half a unit in the last place of 1, the largest relative error of one rounding: 2^-11 for f16, 2^-8 for bf16. 0 for
+ * f32 and wider types, whose roundings are in the tolerances below. */
+double op_case_rounding(ls_dtype dtype);
+
 /* At every level: the 2-norm of the difference is at most `norm` of the expected one's, and no element differs by more
- * than `max` of the largest expected one. Where NaN or an infinity is expected it must be there. */
+ * than `max` of the largest expected one. Where NaN or an infinity is expected it must be there. In a 16-bit view each
+ * element may differ by one rounding to its type besides, but no more; beyond the type's range infinity is expected. */
 void op_case_expect(const op_case *c, const ls_view *view, const double *expected, double norm, double max);
 /* Every byte, at every level. */
 void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected);
+
+/* Types are known at load and store only: the op on f32 copies of all 16-bit views, its results rounded, leaves the
+ * bits that the case has left. Runs the op once more at every level; after op_case_run. */
+void op_case_expect_as_f32(const op_case *c);
+
+/* The types of activations: f32, f16, bf16. */
+enum { OP_CASE_N_TYPES = 3 };
+extern const ls_dtype op_case_types[OP_CASE_N_TYPES];
 
 /* A scalar function of arrays that `argument` knows: the double reference of a forward op, its outputs weighted and
  * summed. */

@@ -7,7 +7,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
-WAITS = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED", "HOST"]
+# Waits for other processes' weights exist where optimizer state is shared out.
+ALONE = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED", "HOST"]
+SHARED = ALONE + ["UPDATED", "GATHERED"]
 REPORTED = 66
 
 
@@ -27,15 +29,18 @@ def main():
     for edges in (0, 1):
         for in_flight in ("1", "2"):
             for np in case.worlds(1, 2):
-                for graphs in ("off", "on"):
-                    result = run(["--in-flight", in_flight, "device.graphs=" + graphs], edges, np if np > 1 else 0)
-                    case.check(result.returncode == 0, f"edges {edges}, {in_flight} in flight, np {np}, graphs {graphs}: "
-                               f"exit {result.returncode}\n{result.stderr[-3000:]}")
-    for wait in WAITS:
-        for attempt in range(3):
-            result = run(["--in-flight", "2", "--leave-out", wait], 1)
-            case.check(result.returncode == REPORTED and "data race" in result.stderr,
-                       f"without {wait} (attempt {attempt}): exit {result.returncode}, no race reported")
+                for graphs, overlap in (("off", "true"), ("off", "false"), ("on", "true")):
+                    result = run(["--in-flight", in_flight, "device.graphs=" + graphs, "comm.overlap=" + overlap], edges,
+                                 np if np > 1 else 0)
+                    case.check(result.returncode == 0, f"edges {edges}, {in_flight} in flight, np {np}, graphs {graphs}, "
+                               f"overlap {overlap}: exit {result.returncode}\n{result.stderr[-3000:]}")
+    for np in case.worlds(1, 2):
+        for wait in ALONE if np == 1 else SHARED:
+            for attempt in range(2):
+                result = run(["--in-flight", "2", "--leave-out", wait, "comm.overlap=true"], 1, np if np > 1 else 0)
+                case.check(result.returncode == REPORTED and "data race" in result.stderr,
+                           f"np {np} without {wait} (attempt {attempt}): exit {result.returncode}, no race reported\n"
+                           f"{result.stderr[-1500:]}")
     case.finish()
 
 

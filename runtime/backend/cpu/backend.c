@@ -36,14 +36,14 @@ static ls_status launch(ls_stream *stream, const ls_op *op, const void *argument
 
 static ls_status flag_set(ls_stream *stream, ls_flag *flag, uint32_t value)
 {
-    lsi_command command = {.kind = LSI_COMMAND_WORD_SET, .value = value, .of.word = &flag->word};
+    lsi_command command = {.kind = LSI_COMMAND_FLAG_SET, .value = value, .of.word = &flag->word};
 
     return lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }
 
 static ls_status flag_wait(ls_stream *stream, ls_flag *flag, uint32_t value)
 {
-    lsi_command command = {.kind = LSI_COMMAND_WORD_EQUAL, .value = value, .of.word = &flag->word};
+    lsi_command command = {.kind = LSI_COMMAND_FLAG_WAIT, .value = value, .of.word = &flag->word};
 
     return lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }

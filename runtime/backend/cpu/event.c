@@ -60,7 +60,7 @@ ls_status lsi_cpu_event_record(ls_event *event, ls_stream *stream)
         LS_TRY(lsi_cpu_recording_mark((lsi_cpu_stream *)stream, &e->edge));
         e->capture = d->capture->number;
     } else {
-        lsi_command set = {.kind = LSI_COMMAND_WORD_SET, .value = e->queued + 1, .of.word = &e->done};
+        lsi_command set = {.kind = LSI_COMMAND_COUNTER_SET, .value = e->queued + 1, .of.counter = &e->done};
 
         LS_TRY(lsi_cpu_stream_submit(stream, &set, NULL, 0));
         e->queued++;
@@ -75,7 +75,7 @@ ls_status lsi_cpu_event_wait(ls_stream *stream, ls_event *event)
     lsi_cpu_event *e = (lsi_cpu_event *)event;
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
     lsi_cpu_device *d = (lsi_cpu_device *)event->device;
-    lsi_command wait = {.kind = LSI_COMMAND_WORD_REACHED, .value = e->queued, .of.word = &e->done};
+    lsi_command wait = {.kind = LSI_COMMAND_COUNTER_WAIT, .value = e->queued, .of.counter = &e->done};
 
     if (d->capture != NULL) {
         if (!e->recorded || e->capture != d->capture->number) {
@@ -103,8 +103,7 @@ ls_status lsi_cpu_event_sync(ls_event *event)
                "the host waits for an event recorded inside a capture; wait for one recorded on the origin stream "
                "after the replay");
     if (e->recorded) {
-        /* Without a limit: the record runs even after a failure or an abort. */
-        lsi_word_wait(&e->done, LSI_WORD_REACHED, e->queued, (lsi_word_limit){0}, NULL);
+        lsi_counter_wait(&e->done, e->queued);
     }
     return lsi_cpu_device_check(d);
 }

@@ -3,10 +3,11 @@
 #define LSI_BACKEND_CPU_EVENT_H
 
 #include "backend/cpu/device.h"
+#include "backend/cpu/word.h"
 
 typedef struct lsi_cpu_event {
     ls_event head;
-    uint32_t done;              /* a word: number of the last record that ran */
+    lsi_counter done;           /* number of the last record that ran */
     uint32_t queued;            /* number of the last record queued outside captures */
     bool recorded;              /* at all, since it was created */
     uint32_t capture;           /* number of the capture that recorded it last; 0: recorded outside */

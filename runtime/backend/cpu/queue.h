@@ -2,6 +2,7 @@
 #ifndef LSI_BACKEND_CPU_QUEUE_H
 #define LSI_BACKEND_CPU_QUEUE_H
 
+#include "backend/cpu/word.h"
 #include <lockstep/backend.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -12,9 +13,10 @@ typedef enum lsi_command_kind {
     LSI_COMMAND_OP,             /* its arguments stand behind the command */
     LSI_COMMAND_COPY,
     LSI_COMMAND_FILL,           /* value: the byte */
-    LSI_COMMAND_WORD_SET,       /* of flags and events */
-    LSI_COMMAND_WORD_EQUAL,
-    LSI_COMMAND_WORD_REACHED,
+    LSI_COMMAND_FLAG_SET,
+    LSI_COMMAND_FLAG_WAIT,
+    LSI_COMMAND_COUNTER_SET,    /* of events and syncs */
+    LSI_COMMAND_COUNTER_WAIT,
     LSI_COMMAND_EDGE_SET,       /* value: number of the edge in the recording */
     LSI_COMMAND_EDGE_WAIT,
     LSI_COMMAND_STAMP,          /* value: the id */
@@ -30,6 +32,7 @@ typedef struct lsi_command {
     union {
         const ls_op *op;
         uint32_t *word;
+        lsi_counter *counter;
         const struct lsi_cpu_lane *lane;
         struct {
             void *destination;

@@ -15,7 +15,7 @@ typedef struct lsi_cpu_lane {
 } lsi_cpu_lane;
 
 typedef struct lsi_cpu_edge {
-    uint32_t passed;            /* a word: number of the last launch that has come past the record */
+    lsi_counter passed;         /* number of the last launch that has come past the record */
     bool awaited;               /* whether a captured stream waits for it */
 } lsi_cpu_edge;
 

@@ -11,7 +11,8 @@ typedef struct lsi_cpu_stream {
     struct ls_cpu_run run;
     lsi_queue queue;
     pthread_t thread;
-    uint32_t synced, n_syncs;           /* the word that stream_sync waits for, and its last value */
+    lsi_counter synced;                 /* what stream_sync waits for */
+    uint32_t n_syncs;                   /* its last value */
     struct lsi_cpu_lane *lane;          /* in the open capture; NULL: not part of it */
 } lsi_cpu_stream;
 

@@ -71,3 +71,32 @@ lsi_word_result lsi_word_wait(uint32_t *word, lsi_word_test test, uint32_t value
     }
     return result;
 }
+
+#ifdef LSI_TSAN
+static void *edge_of(lsi_counter *counter, uint32_t value)
+{
+    return &counter->edge[value % 8];
+}
+#else
+static void *edge_of(lsi_counter *counter, uint32_t value)
+{
+    (void)value;
+    return counter;
+}
+#endif
+
+void lsi_counter_set(lsi_counter *counter, uint32_t value)
+{
+    lsi_tsan_release(edge_of(counter, value));
+    lsi_tsan_hide();
+    lsi_word_set(&counter->reached, value);
+    lsi_tsan_show();
+}
+
+void lsi_counter_wait(lsi_counter *counter, uint32_t value)
+{
+    lsi_tsan_hide();
+    lsi_word_wait(&counter->reached, LSI_WORD_REACHED, value, (lsi_word_limit){0}, NULL);
+    lsi_tsan_show();
+    lsi_tsan_acquire(edge_of(counter, value));
+}

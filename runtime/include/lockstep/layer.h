@@ -1,7 +1,13 @@
 /* The layer contract, for authors of layer kinds.
  *
  * A kind infers shapes, declares its parameters and what its backward reads, and launches ops. It has no backend code
- * and keeps no pointer between calls: a plan decides where every value lives, and may recompute what is not saved. */
+ * and keeps no pointer between calls: a plan decides where every value lives, and may recompute what is not saved.
+ *
+ * Types: one graph is compiled for f32, f16 or bf16. infer() says LS_REAL for "the type of the plan" (activations,
+ * logits) and LS_F32 for what is f32 in every plan (statistics, losses); an input of real numbers reads LS_REAL there,
+ * whatever the data set stores. forward() and backward() never ask: they pass on the views they are given, which carry
+ * the plan's choice. Parameters come in the plan's type, a gradient has the type of its value, and gradients of
+ * parameters are always f32. A kind that needs the real element type finds it in view.dtype. */
 #ifndef LS_LAYER_H
 #define LS_LAYER_H
 
@@ -31,7 +37,7 @@ typedef struct ls_param_spec {
 
 typedef struct ls_saved_spec {
     ls_shape shape;         /* of one sample; written by forward, read by backward */
-    ls_dtype dtype;
+    ls_dtype dtype;         /* LS_F32 for statistics, LS_REAL to save at half the size where the plan is 16-bit */
 } ls_saved_spec;
 
 typedef struct ls_layer_kind ls_layer_kind;
@@ -43,12 +49,12 @@ typedef struct ls_layer_node {
     uint64_t key;           /* hash of the name: keys this layer's random numbers */
     int n_in;
     ls_shape in_shape[LS_LAYER_MAX_IN];
-    ls_dtype in_dtype[LS_LAYER_MAX_IN];
+    ls_dtype in_dtype[LS_LAYER_MAX_IN];     /* LS_REAL: the plan's type */
     int64_t in_padding[LS_LAYER_MAX_IN];    /* columns at the end of the last extent that mean nothing; losses only */
     uint64_t attributes[LS_LAYER_ATTRIBUTE_BYTES / 8];    /* the kind's own struct, copied by ls_layer_append */
 
     ls_shape out_shape;
-    ls_dtype out_dtype;
+    ls_dtype out_dtype;     /* LS_REAL, unless it is another one in every plan */
     int64_t out_padding;
     int n_params;
     ls_param_spec param[LS_LAYER_MAX_PARAMS];
@@ -89,7 +95,8 @@ struct ls_layer_kind {
     ls_status (*forward)(const ls_layer_run *run);
     ls_status (*backward)(const ls_layer_run *run);     /* NULL: the layer has no gradient */
     bool adds_input_gradient;   /* backward honours accumulate_in = 1; otherwise the plan adds through a temporary */
-    bool passes_gradient;       /* each input's gradient is the output's, unchanged: the plan may share the memory */
+    /* Each input's gradient is the output's, unchanged but for the type: the plan may share the memory. */
+    bool passes_gradient;
     bool identity_outside_training;     /* eval and infer plans leave the layer out */
     /* In place: forward may write out over in[0]; backward may write d_in[0] over d_out, or over in[0]. */
     bool out_over_in, d_in_over_d_out, d_in_over_in;

@@ -44,14 +44,15 @@ typedef struct ls_slot_record {
 /* What one rank contributes to the scalar exchange begins with this; the commit op takes maxima over ranks. */
 enum { LS_EXCHANGE_HEADER = 8 };
 enum {
-    LS_EXCHANGE_STEP_SECONDS, LS_EXCHANGE_DATA_WAIT, LS_EXCHANGE_COMPUTE, LS_EXCHANGE_COMM, LS_EXCHANGE_COMM_EXPOSED
+    LS_EXCHANGE_STEP_SECONDS, LS_EXCHANGE_DATA_WAIT, LS_EXCHANGE_COMPUTE, LS_EXCHANGE_COMM, LS_EXCHANGE_COMM_EXPOSED,
+    LS_EXCHANGE_TIMED_STEP      /* the step these times are of, from 1; 0: none yet */
 };
 
 /* What the commit op writes for the host, in pinned memory. */
 typedef struct ls_step_result {
     ls_step_state state;                        /* after this step */
     double hits;                                /* over the global batch */
-    double header[LS_EXCHANGE_HEADER];          /* maxima over ranks; the times are those of the step before */
+    double header[LS_EXCHANGE_HEADER];          /* maxima over ranks */
     double runs_wrong;                          /* slots that did not run exactly once: 0 */
     float scale_used;                           /* loss scale the step's backward ran with */
     int32_t reserved;

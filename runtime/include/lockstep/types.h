@@ -10,9 +10,14 @@
 extern "C" {
 #endif
 
-typedef enum ls_dtype { LS_F32, LS_F64, LS_I32, LS_U8, LS_F16, LS_BF16, LS_DTYPE_COUNT } ls_dtype;
+/* LS_REAL describes values of a graph (layer.h): "what the plan computes in". No memory has this type. */
+typedef enum ls_dtype {
+    LS_F32, LS_F64, LS_I32, LS_U8, LS_F16, LS_BF16,
+    LS_DTYPE_COUNT,
+    LS_REAL = LS_DTYPE_COUNT
+} ls_dtype;
 
-/* Bytes of one element. */
+/* Bytes of one element; 0 for LS_REAL. */
 size_t ls_dtype_bytes(ls_dtype dtype);
 const char *ls_dtype_name(ls_dtype dtype);
 

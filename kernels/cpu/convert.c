@@ -1,0 +1,41 @@
+/* Conversion of 16-bit elements. */
+#include "kernels/cpu/convert.h"
+
+#include "base/half.h"
+
+void LSI_CPU_NAME(convert_widen)(ls_dtype dtype, const uint16_t *x, int64_t n, float *out)
+{
+    if (dtype == LS_F16) {
+        lsi_half_f16_widen(x, n, out);
+    } else {
+        lsi_half_bf16_widen(x, n, out);
+    }
+}
+
+void LSI_CPU_NAME(convert_narrow)(ls_dtype dtype, const float *x, int64_t n, uint16_t *out)
+{
+    if (dtype == LS_F16) {
+        lsi_half_f16_narrow(x, n, out);
+    } else {
+        lsi_half_bf16_narrow(x, n, out);
+    }
+}
+
+ls_status LSI_CPU_NAME(convert_check)(const char *op, const ls_view *const *views, int n)
+{
+    const ls_view *first = NULL;
+
+    for (int i = 0; i < n; i++) {
+        if (views[i]->count == 0) {
+            continue;
+        }
+        first = first == NULL ? views[i] : first;
+        LS_REQUIRE(views[i]->dtype == LS_F32 || views[i]->dtype == LS_F16 || views[i]->dtype == LS_BF16,
+                   LS_ERR_INTERNAL, "%s: a view of %lld elements is %s; choices: f32, f16, bf16", op,
+                   (long long)views[i]->count, ls_dtype_name(views[i]->dtype));
+        LS_REQUIRE(views[i]->dtype == first->dtype, LS_ERR_INTERNAL,
+                   "%s: views of %lld elements of %s and %lld of %s; they must be alike", op, (long long)first->count,
+                   ls_dtype_name(first->dtype), (long long)views[i]->count, ls_dtype_name(views[i]->dtype));
+    }
+    return LS_OK;
+}

@@ -1,0 +1,25 @@
+/* comm.overlap = auto: reducing buckets during the backward helps where communication runs beside compute, and costs a
+ * little where both want the same cores. The first steps try both ways; every rank sees the same times (maxima over all
+ * ranks), so all decide alike. */
+#ifndef LSI_TRAIN_OVERLAP_H
+#define LSI_TRAIN_OVERLAP_H
+
+#include <lockstep/config.h>
+
+enum { LSI_OVERLAP_WARM_UP = 2, LSI_OVERLAP_TRIES = 3 };
+
+typedef struct lsi_overlap {
+    bool decided;
+    bool on;                                    /* once decided */
+    double with[LSI_OVERLAP_TRIES], without[LSI_OVERLAP_TRIES];     /* seconds of a step */
+} lsi_overlap;
+
+void lsi_overlap_open(lsi_overlap *overlap, const ls_config *config, int world);
+/* How step `step` (from 0) is queued. */
+bool lsi_overlap_of_step(const lsi_overlap *overlap, int64_t step);
+/* The longest any rank took for `step`. Returns true when this decides it. */
+bool lsi_overlap_take(lsi_overlap *overlap, int64_t step, double seconds);
+/* Medians of both ways, for the message. */
+void lsi_overlap_medians(const lsi_overlap *overlap, double *with, double *without);
+
+#endif

@@ -1,0 +1,233 @@
+/* Weights, moments and gradients between the device and host memory, for start-up, checkpoints and hashes. */
+#include "train/trainer.h"
+
+#include "base/half.h"
+#include "base/memory.h"
+#include "train/precision.h"
+
+enum { PIECE = 1 << 20 };       /* elements that pass through host memory at a time */
+
+static ls_status upload(ls_trainer *t, void *device_memory, const void *host, size_t bytes)
+{
+    LS_TRY(t->backend->copy(t->compute, device_memory, host, bytes));
+    return t->backend->stream_sync(t->compute);
+}
+
+static ls_status download(ls_trainer *t, void *host, const void *device_memory, size_t bytes)
+{
+    LS_TRY(t->backend->copy(t->compute, host, device_memory, bytes));
+    return t->backend->stream_sync(t->compute);
+}
+
+/* ---- where elements are held --------------------------------------------------------------------------------- */
+
+int lsi_trainer_held(const ls_trainer *trainer, const lsi_state_run **out)
+{
+    *out = trainer->sizes.sharded ? trainer->run : &trainer->everything;
+    return trainer->sizes.sharded ? trainer->n_runs : 1;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------------- */
+
+typedef struct loading {
+    lsi_state_source source;
+    void *argument;
+    float *piece;
+    uint16_t *rounded;
+} loading;
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void round_to(ls_dtype type, const float *in, int64_t n, uint16_t *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = type == LS_F16 ? lsi_half_f16_from_f32(in[i]) : lsi_half_bf16_from_f32(in[i]);
+    }
+}
+
+/* The layers' copy of all weights, in the compute type. */
+static ls_status load_layer_weights(ls_trainer *t, const loading *l)
+{
+    ls_dtype type = lsi_precision_compute(t->rt->config);
+    size_t bytes = ls_dtype_bytes(type);
+
+    for (int64_t at = 0; at < t->sizes.n_elements; at += PIECE) {
+        int64_t n = min(PIECE, t->sizes.n_elements - at);
+        const void *from = l->piece;
+
+        LS_TRY(l->source(l->argument, LSI_STATE_WEIGHTS, at, n, l->piece));
+        if (type != LS_F32) {
+            round_to(type, l->piece, n, l->rounded);
+            from = l->rounded;
+        }
+        LS_TRY(upload(t, (char *)t->layer_weights.data + (size_t)at * bytes, from, (size_t)n * bytes));
+    }
+    return LS_OK;
+}
+
+/* Masters (where they are not the layers' weights) and moments of one run. */
+static ls_status load_run(ls_trainer *t, const loading *l, const lsi_state_run *run)
+{
+    for (int a = t->sizes.mixed ? LSI_STATE_WEIGHTS : LSI_STATE_MOMENT_0; a < lsi_state_n_arrays(t); a++) {
+        for (int64_t at = 0; at < run->count; at += PIECE) {
+            int64_t n = min(PIECE, run->count - at);
+
+            LS_TRY(l->source(l->argument, a, run->first + at, n, l->piece));
+            LS_TRY(upload(t, run->array[a] + at, l->piece, (size_t)n * sizeof(float)));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status load(ls_trainer *t, lsi_state_source source, void *argument)
+{
+    loading l = {.source = source, .argument = argument};
+    size_t elements = (size_t)min(PIECE, t->sizes.n_elements);
+    const lsi_state_run *held;
+    int n_held = lsi_trainer_held(t, &held);
+
+    LS_TRY(lsi_memory_alloc(elements * (sizeof *l.piece + sizeof *l.rounded), "state to load", (void **)&l.piece));
+    l.rounded = (uint16_t *)(void *)(l.piece + elements);
+    ls_status status = load_layer_weights(t, &l);
+    for (int i = 0; status == LS_OK && i < n_held; i++) {
+        status = load_run(t, &l, &held[i]);
+    }
+    lsi_memory_free(l.piece);
+    return status;
+}
+
+ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument, const ls_step_state *state)
+{
+    LS_TRY(load(trainer, source, argument));
+    trainer->last.state = *state;
+    return upload(trainer, trainer->state.data, state, sizeof *state);
+}
+
+ls_status lsi_state_get_step(ls_trainer *trainer, ls_step_state *out)
+{
+    return download(trainer, out, trainer->state.data, sizeof *out);
+}
+
+/* Weights from one flat array; moments 0. */
+static ls_status from_array(void *argument, int array, int64_t first, int64_t count, float *out)
+{
+    const float *weights = argument;
+
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = array == LSI_STATE_WEIGHTS ? weights[first + i] : 0.0f;
+    }
+    return LS_OK;
+}
+
+ls_status lsi_trainer_write_weights(ls_trainer *trainer, const float *host)
+{
+    return load(trainer, from_array, (void *)(uintptr_t)host);
+}
+
+ls_status lsi_trainer_init_weights(ls_trainer *trainer)
+{
+    float *host;
+
+    LS_TRY(lsi_memory_alloc((size_t)trainer->sizes.n_elements * sizeof *host, "initial weights", (void **)&host));
+    lsi_param_init(trainer->params, (uint64_t)trainer->rt->config->train.seed, host);
+    ls_status status = lsi_trainer_write_weights(trainer, host);
+    lsi_memory_free(host);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+int lsi_state_n_arrays(const ls_trainer *trainer)
+{
+    return 1 + trainer->sizes.moments;
+}
+
+const char *lsi_state_array_name(const ls_trainer *trainer, int array)
+{
+    static const char *const adam[] = {"", "exp_avg", "exp_avg_sq"}, *const sgd[] = {"", "momentum"};
+
+    return trainer->sizes.moments == 2 ? adam[array] : sgd[array];
+}
+
+const lsi_param_table *lsi_state_params(const ls_trainer *trainer)
+{
+    return trainer->params;
+}
+
+int lsi_state_n_runs(const ls_trainer *trainer)
+{
+    return trainer->n_runs;
+}
+
+const lsi_state_run *lsi_state_runs(const ls_trainer *trainer)
+{
+    return trainer->run;
+}
+
+ls_status lsi_state_read(ls_trainer *trainer, const lsi_state_run *run, int array, float *host)
+{
+    return download(trainer, host, run->array[array], (size_t)run->count * sizeof(float));
+}
+
+/* Every rank tells all others its chunks of `host`, which it has filled in. */
+static ls_status share_chunks(ls_trainer *t, float *host)
+{
+    int64_t bucket_bytes = t->rt->config->comm.bucket_bytes;
+
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        for (int rank = 0; rank < t->rt->geometry.world; rank++) {
+            int64_t first, count;
+
+            lsi_exchange_owned(t->rt->comm, t->sizes.n_elements, bucket_bytes, i, rank, &first, &count);
+            LS_TRY(lsi_job_broadcast(t->rt->job, host + first, (size_t)count * sizeof(float), rank));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host)
+{
+    size_t flat = (size_t)trainer->sizes.n_elements * sizeof(float);
+
+    if (!trainer->sizes.mixed) {
+        return download(trainer, host, trainer->layer_weights.data, flat);
+    }
+    if (!trainer->sizes.sharded) {
+        return download(trainer, host, trainer->masters.data, flat);
+    }
+    for (int i = 0; i < trainer->n_runs; i++) {
+        LS_TRY(lsi_state_read(trainer, &trainer->run[i], LSI_STATE_WEIGHTS, host + trainer->run[i].first));
+    }
+    return share_chunks(trainer, host);
+}
+
+ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host)
+{
+    const float *total = lsi_trainer_total(trainer);
+    int64_t n = trainer->sizes.n_elements;
+
+    LS_TRY(download(trainer, host, total, (size_t)n * sizeof(float)));
+    if (trainer->sizes.sharded) {
+        LS_TRY(share_chunks(trainer, host));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        host[i] = (float)((double)host[i] * trainer->last.state.unscale);
+    }
+    return LS_OK;
+}
+
+ls_status lsi_trainer_weights_hash(ls_trainer *trainer, char out[33])
+{
+    float *host;
+
+    LS_TRY(lsi_memory_alloc((size_t)trainer->sizes.n_elements * sizeof(float), "weights to hash", (void **)&host));
+    ls_status status = lsi_trainer_read_weights(trainer, host);
+    if (status == LS_OK) {
+        status = lsi_param_hash(trainer->params, host, out);
+    }
+    lsi_memory_free(host);
+    return status;
+}
