@@ -16,14 +16,11 @@
 
 #define ALIGNED _Alignas(64)    /* a vector load across cache lines takes two turns */
 
-enum {
-    TILE = 64,              /* queries and keys per block; a multiple of 4, the words of one random draw */
-    HEAD_SIZE_MAX = 256     /* bounds what lies on the stack */
-};
+enum { TILE = 64 };   /* queries and keys per block; a multiple of 4, the words of one random draw */
 
 typedef float score_tile[TILE][TILE];               /* [key][query] */
-typedef float feature_tile[HEAD_SIZE_MAX][TILE];    /* [feature][query] */
-typedef float row_tile[TILE * HEAD_SIZE_MAX];       /* rows of one head, as they are but without gaps */
+typedef float feature_tile[LSI_HEAD_SIZE_MAX][TILE];    /* [feature][query] */
+typedef float row_tile[TILE * LSI_HEAD_SIZE_MAX];       /* rows of one head, as they are but without gaps */
 
 typedef struct attention_run {
     int64_t samples, context, heads, head_size, first_sample;
@@ -353,8 +350,8 @@ static void backward_head(void *argument, int64_t index)
 
 static ls_status check_sizes(const char *op, const attention_run *r, ls_view qkv, ls_view y, ls_view lse)
 {
-    LS_REQUIRE(r->head_size >= 1 && r->head_size <= HEAD_SIZE_MAX, LS_ERR_INTERNAL,
-               "%s: head size %lld is not in 1..%d", op, (long long)r->head_size, (int)HEAD_SIZE_MAX);
+    LS_REQUIRE(r->head_size >= 1 && r->head_size <= LSI_HEAD_SIZE_MAX, LS_ERR_INTERNAL,
+               "%s: head size %lld is not in 1..%d", op, (long long)r->head_size, (int)LSI_HEAD_SIZE_MAX);
     int64_t tokens = r->samples * r->context;
     LS_REQUIRE(qkv.count == tokens * r->row && y.count == tokens * r->out_row && lse.count == tokens * r->heads,
                LS_ERR_INTERNAL, "%s: views of %lld, %lld, %lld elements for %lld x %lld tokens, %lld heads of %lld", op,

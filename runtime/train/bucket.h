@@ -4,6 +4,7 @@
 #define LSI_TRAIN_BUCKET_H
 
 #include <lockstep/comm.h>
+#include <lockstep/status.h>
 
 typedef struct lsi_bucket {
     int64_t first, count;       /* elements of the flat index */
@@ -11,6 +12,8 @@ typedef struct lsi_bucket {
     ls_collective *reduce;
 } lsi_bucket;
 
+/* Refuses more buckets than can be counted and kept, naming the key. */
+LS_MUST_USE ls_status lsi_bucket_check(int64_t n, int64_t bytes);
 /* Number of buckets of at most `bytes` (at least one block) over n elements. */
 int lsi_bucket_number(int64_t n, int64_t bytes);
 /* Elements of bucket i. */

@@ -70,6 +70,7 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, bool with_evaluation)
     }
     LS_TRY(check_io(t->graph, t->data));
     t->params = lsi_graph_params(t->graph);
+    LS_TRY(lsi_bucket_check(t->params->n_elements, config->comm.bucket_bytes));
     LS_TRY(lsi_lanes_make(geometry->n_lanes, geometry->share[geometry->rank], &t->lanes));
     lsi_exchange_layout(geometry, t->rt->comm, t->params->n_elements, config->comm.bucket_bytes, &t->exchange);
     lsi_sizes_make(t->rt, t->params, t->plan, t->eval_plan, t->data, &t->lanes, &t->exchange, &t->sizes);
@@ -287,12 +288,10 @@ static ls_status start_loader(ls_trainer *t)
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
-static ls_status allocate(ls_trainer *t, ls_var loss, bool with_evaluation)
+static ls_status allocate(ls_trainer *t)
 {
-    size_t flat;
+    size_t flat = (size_t)t->sizes.n_elements * sizeof(float);
 
-    LS_TRY(lay_out(t, loss, with_evaluation));
-    flat = (size_t)t->sizes.n_elements * sizeof(float);
     LS_TRY(lsi_memory_alloc((size_t)t->sizes.n_local * sizeof *t->place, "slot order", (void **)&t->place));
     lsi_geometry_places(&t->rt->geometry, t->rt->geometry.rank, t->place);
     LS_TRY(lsi_memory_alloc((size_t)t->sizes.n_buckets * sizeof *t->bucket, "buckets", (void **)&t->bucket));
@@ -333,7 +332,13 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->loss_seed = (float)ldexp(1.0, -k);
 
-    ls_status status = lsi_runtime_agree(runtime, allocate(t, loss, with_evaluation));
+    ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, with_evaluation));
+    if (status == LS_OK) {
+        status = lsi_sizes_check(runtime, &t->sizes);
+    }
+    if (status == LS_OK) {
+        status = lsi_runtime_agree(runtime, allocate(t));
+    }
     if (status == LS_OK) {
         status = lsi_runtime_agree(runtime, prepare_collectives(t));
     }
@@ -421,12 +426,18 @@ void ls_trainer_destroy(ls_trainer **trainer)
 
 /* ---- reading and writing --------------------------------------------------------------------------------------- */
 
+static ls_status read_part(void *argument, int64_t first, int64_t count, float *host)
+{
+    ls_trainer *t = argument;
+    const float *weights = t->weights.data;
+
+    LS_TRY(t->backend->copy(t->compute, host, weights + first, (size_t)count * sizeof(float)));
+    return t->backend->stream_sync(t->compute);
+}
+
 ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host)
 {
-    size_t flat = (size_t)trainer->sizes.n_elements * sizeof(float);
-
-    LS_TRY(trainer->backend->copy(trainer->compute, host, trainer->weights.data, flat));
-    return trainer->backend->stream_sync(trainer->compute);
+    return read_part(trainer, 0, trainer->sizes.n_elements, host);
 }
 
 ls_status lsi_trainer_write_weights(ls_trainer *trainer, const float *host)
@@ -449,13 +460,5 @@ ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host)
 
 ls_status lsi_trainer_weights_hash(ls_trainer *trainer, char out[33])
 {
-    float *host;
-
-    LS_TRY(lsi_memory_alloc((size_t)trainer->sizes.n_elements * sizeof(float), "weights to hash", (void **)&host));
-    ls_status status = lsi_trainer_read_weights(trainer, host);
-    if (status == LS_OK) {
-        status = lsi_param_hash(trainer->params, host, out);
-    }
-    lsi_memory_free(host);
-    return status;
+    return lsi_param_hash(trainer->params, read_part, trainer, out);
 }

@@ -98,7 +98,8 @@ static int exit_code_of(const char *how)
     assert_true(length > 0);
     self[length] = '\0';
     snprintf(command, sizeof command,
-             "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' %s %s >/dev/null 2>&1",
+             "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' '%s' %s "
+             ">/dev/null 2>&1",
              REPORTED, self, how);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
