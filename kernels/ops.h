@@ -41,4 +41,7 @@
  * the number of processes, buckets or threads falls on a multiple of it. */
 enum { LSI_BLOCK = 16384 };
 
+/* Largest head_size of the attention ops: their tiles lie on the stack. */
+enum { LSI_HEAD_SIZE_MAX = 256 };
+
 #endif

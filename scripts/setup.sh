@@ -27,6 +27,13 @@ fi
 run_as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
+if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    cat >&2 <<EOF
+scripts/setup.sh needs root to install packages, and there is no sudo. As root, run this once, then try again:
+  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}
+EOF
+    exit 1
+fi
 echo "installing: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 run_as_root apt-get update -qq

@@ -21,10 +21,7 @@
 
 #define LSI_ALIGNED _Alignas(64)    /* a vector load across cache lines takes two turns */
 
-enum {
-    LSI_ATTENTION_TILE = 64,        /* queries and keys per block; a multiple of 4, the words of one random draw */
-    LSI_HEAD_SIZE_MAX = 256         /* bounds what lies on the stack */
-};
+enum { LSI_ATTENTION_TILE = 64 };   /* queries and keys per block; a multiple of 4, the words of one random draw */
 
 typedef float lsi_score_tile[LSI_ATTENTION_TILE][LSI_ATTENTION_TILE];       /* [key][query] */
 typedef float lsi_feature_tile[LSI_HEAD_SIZE_MAX][LSI_ATTENTION_TILE];      /* [feature][query] */

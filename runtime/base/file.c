@@ -208,7 +208,12 @@ ls_status lsi_file_make_folders(const char *path)
     return status;
 }
 
-bool lsi_file_exists(const char *path)
+void lsi_file_hold_standard(void)
 {
-    return access(path, F_OK) == 0;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+            /* The lowest free number is fd's own. A folder can be neither read nor written. */
+            (void)open("/", O_RDONLY | O_DIRECTORY);
+        }
+    }
 }

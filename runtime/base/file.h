@@ -14,7 +14,9 @@ LS_MUST_USE ls_status lsi_file_read(const char *path, size_t limit, ls_status wh
 LS_MUST_USE ls_status lsi_file_replace(const char *path, const void *data, size_t size);
 /* mkdir -p. */
 LS_MUST_USE ls_status lsi_file_make_folders(const char *path);
-bool lsi_file_exists(const char *path);
+/* Occupies those of the descriptors 0, 1, 2 that the process was started without. The next file opened would otherwise
+ * get the number, and messages would be written into it. Reading and writing them fail as on closed ones. */
+void lsi_file_hold_standard(void);
 
 /* Folder of a path ("." for a bare name), joined path (absolute `name` wins), name without folder and extension. All
  * are new counted strings. */
@@ -31,9 +33,11 @@ typedef struct lsi_mapping {
 LS_MUST_USE ls_status lsi_file_map(const char *path, ls_status why, lsi_mapping *out);
 void lsi_file_unmap(lsi_mapping *mapping);
 
-/* Whole contents of a plain or gzip file (several members allowed), inflated; a cut gzip stream is an error. `limit` as
- * above, of the inflated size. Free with lsi_memory_free. */
-LS_MUST_USE ls_status lsi_file_read_maybe_gzip(const char *path, size_t limit, ls_status why, unsigned char **out,
-                                               size_t *size);
+/* Whether the bytes begin as gzip data does. */
+bool lsi_file_is_gzip(const unsigned char *data, size_t size);
+/* Inflates the gzip data of the file `path` (several members allowed; a cut one is an error), NUL-terminated behind
+ * `out_size`; refuses more than `limit` bytes. Free with lsi_memory_free. */
+LS_MUST_USE ls_status lsi_file_inflate(const char *path, const unsigned char *data, size_t size, size_t limit,
+                                       ls_status why, unsigned char **out, size_t *out_size);
 
 #endif

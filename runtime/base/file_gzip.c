@@ -9,7 +9,7 @@
 
 enum { GZIP_WINDOW = 15 + 16 };     /* zlib: the largest window, and gzip's wrapper instead of its own */
 
-static bool is_gzip(const unsigned char *data, size_t size)
+bool lsi_file_is_gzip(const unsigned char *data, size_t size)
 {
     return size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
@@ -57,8 +57,8 @@ static ls_status inflate_members(z_stream *z, const char *path, const unsigned c
             if (taken == size) {
                 break;
             }
-            LS_REQUIRE(is_gzip(data + taken, size - taken), why, "%s: %zu bytes that are not gzip behind its gzip data",
-                       path, size - taken);
+            LS_REQUIRE(lsi_file_is_gzip(data + taken, size - taken), why,
+                       "%s: %zu bytes that are not gzip behind its gzip data", path, size - taken);
             inflateReset(z);
         } else if (result == Z_MEM_ERROR) {
             return LS_FAIL(LS_ERR_MEMORY, "out of memory: unpacking %s", path);
@@ -77,12 +77,15 @@ static ls_status inflate_members(z_stream *z, const char *path, const unsigned c
     return LS_OK;
 }
 
-static ls_status inflate_all(const char *path, const unsigned char *data, size_t size, size_t limit, ls_status why,
-                             unsigned char **out, size_t *out_size)
+ls_status lsi_file_inflate(const char *path, const unsigned char *data, size_t size, size_t limit, ls_status why,
+                           unsigned char **out, size_t *out_size)
 {
     z_stream z = {0};
     void *block = NULL;
 
+    if (limit > PTRDIFF_MAX / 2) {
+        limit = PTRDIFF_MAX / 2;
+    }
     LS_REQUIRE(inflateInit2(&z, GZIP_WINDOW) == Z_OK, LS_ERR_MEMORY, "out of memory: unpacking %s", path);
     ls_status status = inflate_members(&z, path, data, size, limit, why, &block, out_size);
     inflateEnd(&z);
@@ -92,28 +95,4 @@ static ls_status inflate_all(const char *path, const unsigned char *data, size_t
     }
     *out = block;
     return LS_OK;
-}
-
-ls_status lsi_file_read_maybe_gzip(const char *path, size_t limit, ls_status why, unsigned char **out, size_t *size)
-{
-    char *stored;
-    size_t stored_size;
-
-    if (limit > PTRDIFF_MAX / 2) {
-        limit = PTRDIFF_MAX / 2;
-    }
-    /* What does not shrink is stored a little larger than it is. */
-    LS_TRY(lsi_file_read(path, limit + limit / 1000 + 65536, why, &stored, &stored_size));
-    if (!is_gzip((unsigned char *)stored, stored_size)) {
-        if (stored_size > limit) {
-            lsi_memory_free(stored);
-            return LS_FAIL(why, "%s: is larger than %zu bytes", path, limit);
-        }
-        *out = (unsigned char *)stored;
-        *size = stored_size;
-        return LS_OK;
-    }
-    ls_status status = inflate_all(path, (unsigned char *)stored, stored_size, limit, why, out, size);
-    lsi_memory_free(stored);
-    return status;
 }

@@ -4,15 +4,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/pipe_signal.h"
 #include "base/utf8.h"
 
 /* A write of at most PIPE_BUF bytes is never mixed with another process's. */
@@ -48,13 +47,10 @@ void lsi_log_set_level(lsi_log_level level)
  * back and swallowed, and a message that cannot be written is lost. */
 static void write_all(int fd, const char *bytes, size_t n)
 {
-    static const struct timespec at_once = {0, 0};
-    sigset_t pipe_signal, before, pending;
+    lsi_pipe_signal signals;
+    bool broken = false;
 
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    lsi_pipe_signal_hold(&signals);
     while (n > 0) {
         ssize_t written = write(fd, bytes, n);
         if (written >= 0) {
@@ -66,14 +62,11 @@ static void write_all(int fd, const char *bytes, size_t n)
                 break;
             }
         } else if (errno != EINTR) {
-            if (errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
-                while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR) {
-                }
-            }
+            broken = errno == EPIPE;
             break;
         }
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lsi_pipe_signal_release(&signals, broken);
 }
 
 /* Columns of the terminal that fd ends on, 0 when it is none. */

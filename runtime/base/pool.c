@@ -19,7 +19,6 @@ typedef struct job {
 } job;
 
 struct lsi_pool {
-    int n_threads;
     pthread_mutex_t mutex;
     pthread_cond_t work;
     job *jobs;                  /* those with blocks that nobody has claimed, oldest first */
@@ -99,7 +98,6 @@ ls_status lsi_pool_create(int n_threads, lsi_pool **out)
     size_t workers_bytes = (size_t)(n_threads - 1) * sizeof(pthread_t);
     LS_TRY(lsi_memory_alloc(sizeof(lsi_pool) + workers_bytes, "compute threads", &memory));
     lsi_pool *pool = memory;
-    pool->n_threads = n_threads;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->work, NULL);
     while (pool->n_workers < n_threads - 1) {
@@ -137,7 +135,7 @@ void lsi_pool_destroy(lsi_pool **pool_pointer)
 
 int lsi_pool_threads(const lsi_pool *pool)
 {
-    return pool->n_threads;
+    return pool->n_workers + 1;
 }
 
 void lsi_pool_run(lsi_pool *pool, int priority, int64_t n_blocks, lsi_pool_block block, void *argument)

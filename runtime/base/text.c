@@ -109,6 +109,25 @@ ls_status lsi_text_status(const lsi_text *text)
     return text->status;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+char *lsi_text_trim(char *text)
+{
+    char *end = text + strlen(text);
+
+    while (is_blank(*text)) {
+        text++;
+    }
+    while (end > text && is_blank(end[-1])) {
+        end--;
+    }
+    *end = '\0';
+    return text;
+}
+
 enum { NEAREST_MAX = 64 };  /* longer names are not compared */
 
 /* Levenshtein distance of two words shorter than NEAREST_MAX. */

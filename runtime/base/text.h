@@ -21,6 +21,9 @@ void lsi_text_clear(lsi_text *text);    /* keeps the memory */
 void lsi_text_free(lsi_text *text);
 LS_MUST_USE ls_status lsi_text_status(const lsi_text *text);
 
+/* The text without blanks and tabs at its ends; cut in place. */
+char *lsi_text_trim(char *text);
+
 /* Nearest of n names to `word` by edit distance, NULL when none is near (distance over max(2, length / 3)). */
 const char *lsi_text_nearest(const char *word, const char *const *names, int n);
 

@@ -1,6 +1,6 @@
 #include "base/version.h"
 
-#include "lockstep_git.h"
+#include <lockstep_git.h>     /* made by the build */
 
 /* The three macros are given by the build, for this file only. */
 const char *lsi_version(void)

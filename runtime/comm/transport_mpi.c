@@ -41,6 +41,9 @@ static void *serve(void *argument)
            request != quit_request) {
         serve_one(comm, comm->prepared[request - 1]);
         device->backend->host_flag_set(device, flag, no_request);
+        if (atomic_load(&comm->closing)) {      /* the line before may have wiped out the request to quit */
+            break;
+        }
     }
     return NULL;
 }
@@ -53,6 +56,7 @@ static void mpi_close(ls_comm *head)
     ls_device *device = comm->head.device;
 
     if (comm->has_thread) {
+        atomic_store(&comm->closing, true);
         device->backend->host_flag_set(device, comm->request.data, quit_request);
         pthread_join(comm->thread, NULL);
     }

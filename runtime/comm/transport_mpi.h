@@ -109,7 +109,7 @@ struct lsi_mpi_comm {
     MPI_Comm communicator;
     pthread_t thread;
     bool has_thread;
-    atomic_bool aborted;
+    atomic_bool aborted, closing;
     bool in_flight;             /* a collective was left unfinished; written by the thread, read after its end */
     lsi_buffer request;         /* the request word */
     const lsi_mpi_collective *current;      /* what the thread is at */

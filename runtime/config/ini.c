@@ -68,21 +68,30 @@ static ls_status read_section(reader *r, char *text)
     return r->fn(r->user, &line);
 }
 
-/* From the character behind the opening quote: unquotes in place. */
-static ls_status read_quoted(reader *r, lsi_ini_line *line, char *text)
+char *lsi_ini_unquote(char *text)
 {
     char *to = text, *from = text;
 
-    line->value = text;
     while (*from != '\0' && (from[0] != '"' || from[1] == '"')) {
         from += from[0] == '"';
         *to++ = *from++;
     }
-    LS_REQUIRE(*from == '"', LS_ERR_CONFIG, "%s:%d: value of '%.60s' lacks the closing quote", r->name, r->number,
-               line->key);
+    if (*from == '\0') {
+        return NULL;
+    }
     *to = '\0';
+    return from + 1;
+}
 
-    char *rest = skip_blanks(from + 1);
+/* From the character behind the opening quote. */
+static ls_status read_quoted(reader *r, lsi_ini_line *line, char *text)
+{
+    char *behind = lsi_ini_unquote(text);
+
+    LS_REQUIRE(behind != NULL, LS_ERR_CONFIG, "%s:%d: value of '%.60s' lacks the closing quote", r->name, r->number,
+               line->key);
+    line->value = text;
+    char *rest = skip_blanks(behind);
     if (*rest != '\0') {
         LS_REQUIRE(is_comment(*rest) && is_blank(rest[-1]), LS_ERR_CONFIG,
                    "%s:%d: unexpected text behind the quoted value of '%.60s': '%.60s'", r->name, r->number, line->key,

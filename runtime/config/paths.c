@@ -1,5 +1,6 @@
 #include "config/paths.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -12,21 +13,48 @@ static const lsi_key_id paths[] = {
     LSI_KEY_log_dir,    LSI_KEY_log_metrics,
 };
 
-static ls_status append_absolute(const char *folder, const char *path, lsi_text *out)
+/* Where a path is written, for messages about it. */
+typedef struct place {
+    const char *folder, *origin, *section, *key;
+} place;
+
+/* What no file can be called, said with the key: the system's own message would repeat thousands of bytes. */
+static ls_status check_path(const place *where, const char *path, const char *absolute)
+{
+    LS_REQUIRE(path[0] != '~' || (path[1] != '/' && path[1] != '\0'), LS_ERR_CONFIG,
+               "%s: %s.%s = '%.60s': '~' is a word of the shell; write the folder out", where->origin, where->section,
+               where->key, path);
+    LS_REQUIRE(strlen(absolute) < PATH_MAX, LS_ERR_CONFIG,
+               "%s: %s.%s = '%.60s...': longer than the %d bytes of a path", where->origin, where->section, where->key,
+               path, PATH_MAX - 1);
+    for (const char *name = absolute; *name != '\0'; name += strcspn(name, "/")) {
+        name += strspn(name, "/");
+        LS_REQUIRE(strcspn(name, "/") <= NAME_MAX, LS_ERR_CONFIG,
+                   "%s: %s.%s = '%.60s...': '%.20s...' is longer than the %d bytes of a name", where->origin,
+                   where->section, where->key, path, name, NAME_MAX);
+    }
+    return LS_OK;
+}
+
+static ls_status append_absolute(const place *where, const char *path, lsi_text *out)
 {
     char *joined, *absolute;
 
-    LS_TRY(lsi_file_join(folder, path, &joined));
+    LS_TRY(lsi_file_join(where->folder, path, &joined));
     ls_status status = lsi_file_absolute(joined, &absolute);
     lsi_memory_free(joined);
     LS_TRY(status);
-    lsi_text_append(out, "%s", absolute);
+    status = check_path(where, path, absolute);
+    if (status == LS_OK) {
+        lsi_text_append(out, "%s", absolute);
+        status = lsi_text_status(out);
+    }
     lsi_memory_free(absolute);
-    return lsi_text_status(out);
+    return status;
 }
 
 /* Token shards may be a comma list; each item of it is a path of its own. */
-static ls_status append_list(const char *folder, const char *list, lsi_text *out)
+static ls_status append_list(const place *where, const char *list, lsi_text *out)
 {
     char *copy, *item;
 
@@ -34,15 +62,10 @@ static ls_status append_list(const char *folder, const char *list, lsi_text *out
     char *rest = copy;
     ls_status status = LS_OK;
     while (status == LS_OK && (item = strsep(&rest, ",")) != NULL) {
-        size_t length;
-
-        item += strspn(item, " \t");
-        for (length = strlen(item); length > 0 && (item[length - 1] == ' ' || item[length - 1] == '\t'); length--) {
-            item[length - 1] = '\0';
-        }
+        item = lsi_text_trim(item);
         if (*item != '\0') {
             lsi_text_append(out, "%s", out->length > 0 ? "," : "");
-            status = append_absolute(folder, item, out);
+            status = append_absolute(where, item, out);
         }
     }
     lsi_memory_free(copy);
@@ -66,12 +89,13 @@ static ls_status resolve(lsi_config *config, lsi_key_id id, const char *folder)
     const char *path = text_of(config, id);
     bool is_list = (id == LSI_KEY_data_train || id == LSI_KEY_data_val) &&
                    strcmp(config->values.data.kind, "tokens") == 0;
+    place where = {folder, lsi_state_origin(config, id), lsi_table_key(id)->section, lsi_table_key(id)->key};
     lsi_text text = {0};
 
     if (path[0] == '\0') {
         return LS_OK;
     }
-    ls_status status = is_list ? append_list(folder, path, &text) : append_absolute(folder, path, &text);
+    ls_status status = is_list ? append_list(&where, path, &text) : append_absolute(&where, path, &text);
     if (status == LS_OK && text.length > 0) {
         status = replace(config, id, &text);
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "config/ini.h"
 
 static ls_status refuse_section(const char *where, const char *section)
@@ -67,6 +68,25 @@ ls_status lsi_sources_text(lsi_config *config, char *text, size_t size, bool pri
     return lsi_ini_read(config->name, text, size, take_line, &source);
 }
 
+/* A value that no file gave. Quotes mean what they mean in a file: some shells and launchers hand them on. */
+static ls_status set_outside(lsi_config *config, int id, const char *value, const char *origin, const char *where)
+{
+    char *copy;
+
+    LS_TRY(lsi_memory_strdup(value, &copy));
+    const char *behind = copy[0] == '"' ? lsi_ini_unquote(copy + 1) : "";
+    ls_status status =
+        behind != NULL && *behind == '\0'
+            ? lsi_state_set(config, id, copy[0] == '"' ? copy + 1 : copy, origin, where)
+            : LS_FAIL(LS_ERR_CONFIG, "%s: %s", where,
+                      behind == NULL ? "lacks the closing quote" : "unexpected text behind the closing quote");
+    lsi_memory_free(copy);
+    if (status == LS_OK) {
+        config->from_file[id] = false;
+    }
+    return status;
+}
+
 /* `word` in lower case: both spellings of a variable mean the same key. */
 static void lower(const char *word, size_t length, char *out)
 {
@@ -110,9 +130,7 @@ static ls_status take_variable(lsi_config *config, const char *variable, size_t 
     if (id < 0) {
         return refuse_key(where, section, key);
     }
-    LS_TRY(lsi_state_set(config, id, value, where, where));
-    config->from_file[id] = false;
-    return LS_OK;
+    return set_outside(config, id, value, where, where);
 }
 
 ls_status lsi_sources_environment(lsi_config *config)
@@ -127,17 +145,6 @@ ls_status lsi_sources_environment(lsi_config *config)
     return LS_OK;
 }
 
-static char *trim(char *text)
-{
-    text += strspn(text, " \t");
-    size_t length = strlen(text);
-    while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\t')) {
-        length--;
-    }
-    text[length] = '\0';
-    return text;
-}
-
 /* Cuts up `copy` of the argument. */
 static ls_status take_set(lsi_config *config, const char *argument, char *copy)
 {
@@ -148,14 +155,12 @@ static ls_status take_set(lsi_config *config, const char *argument, char *copy)
     LS_REQUIRE(equals != NULL && dot != NULL && dot < equals, LS_ERR_CONFIG, "%s: expected section.key=value", where);
     *equals = *dot = '\0';
 
-    const char *section = trim(copy), *key = trim(dot + 1);
+    const char *section = lsi_text_trim(copy), *key = lsi_text_trim(dot + 1);
     int id = lsi_table_find(section, key);
     if (id < 0) {
         return lsi_table_has_section(section) ? refuse_key(where, section, key) : refuse_section(where, section);
     }
-    LS_TRY(lsi_state_set(config, id, trim(equals + 1), "--set", where));
-    config->from_file[id] = false;
-    return LS_OK;
+    return set_outside(config, id, lsi_text_trim(equals + 1), "--set", where);
 }
 
 ls_status lsi_sources_sets(lsi_config *config, const char *const *sets, int n)

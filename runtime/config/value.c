@@ -115,7 +115,7 @@ static ls_status read_real(const lsi_key *key, const char *text, const char *ori
     if (value < lowest || value > highest) {
         return refuse_range(key, text, origin);
     }
-    *out = value;
+    *out = value + 0.0;     /* -0 becomes 0: equal values must have equal bits for the hash */
     return LS_OK;
 }
 
@@ -152,36 +152,23 @@ static ls_status read_pick(const lsi_key *key, const char *text, const char *ori
 static ls_status read_list(const lsi_key *key, const char *text, const char *origin, ls_int_list *out)
 {
     ls_int_list list = {0};
-    const char *at = text;
+    char *copy, *item;
 
-    for (;;) {
-        char item[32];
-        size_t length;
-
-        at += strspn(at, " \t");
-        length = strcspn(at, ",");
-        const char *next = at + length;
-        while (length > 0 && (at[length - 1] == ' ' || at[length - 1] == '\t')) {
-            length--;
+    LS_TRY(lsi_memory_strdup(text, &copy));
+    char *rest = copy;
+    ls_status status = LS_OK;
+    while (status == LS_OK && (item = strsep(&rest, ",")) != NULL) {
+        item = lsi_text_trim(item);
+        if (*item == '\0') {
+            status = refuse(key, text, origin, "an item of the list is empty");
+        } else if (list.n == LS_LIST_MAX) {
+            status = refuse(key, text, origin, "more than 16 items");
+        } else {
+            status = read_int(key, item, origin, &list.value[list.n++]);
         }
-        if (length == 0) {
-            return refuse(key, text, origin, "an item of the list is empty");
-        }
-        if (length >= sizeof item) {
-            return refuse(key, text, origin, "an item of the list is not a whole number");
-        }
-        if (list.n == LS_LIST_MAX) {
-            return refuse(key, text, origin, "more than 16 items");
-        }
-        memcpy(item, at, length);
-        item[length] = '\0';
-        LS_TRY(read_int(key, item, origin, &list.value[list.n]));
-        list.n++;
-        if (*next == '\0') {
-            break;
-        }
-        at = next + 1;
     }
+    lsi_memory_free(copy);
+    LS_TRY(status);
     *out = list;
     return LS_OK;
 }

@@ -4,27 +4,23 @@
 
 static const size_t max_inflated_bytes = (size_t)1 << 40;   /* far above any memory: only stops a nonsensical stream */
 
-static bool is_gzip(const lsi_mapping *mapping)
-{
-    return mapping->size >= 2 && mapping->data[0] == 0x1f && mapping->data[1] == 0x8b;
-}
-
 ls_status lsi_contents_open(const char *path, lsi_contents *out)
 {
-    lsi_contents contents = {0};
-    size_t size;
+    lsi_mapping mapping;
 
-    LS_TRY(lsi_file_map(path, LS_ERR_DATA, &contents.mapping));
-    if (is_gzip(&contents.mapping)) {
-        lsi_file_unmap(&contents.mapping);
-        LS_TRY(lsi_file_read_maybe_gzip(path, max_inflated_bytes, LS_ERR_DATA, &contents.inflated, &size));
-        contents.data = contents.inflated;
-    } else {
-        size = contents.mapping.size;
-        contents.data = contents.mapping.data;
+    LS_TRY(lsi_file_map(path, LS_ERR_DATA, &mapping));
+    if (!lsi_file_is_gzip(mapping.data, mapping.size)) {
+        *out = (lsi_contents){.data = mapping.data, .size = (int64_t)mapping.size, .mapping = mapping};
+        return LS_OK;
     }
-    contents.size = (int64_t)size;
-    *out = contents;
+    unsigned char *inflated;
+    size_t size;
+    ls_status status =
+        lsi_file_inflate(path, mapping.data, mapping.size, max_inflated_bytes, LS_ERR_DATA, &inflated, &size);
+
+    lsi_file_unmap(&mapping);
+    LS_TRY(status);
+    *out = (lsi_contents){.data = inflated, .size = (int64_t)size, .inflated = inflated};
     return LS_OK;
 }
 

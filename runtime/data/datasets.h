@@ -12,8 +12,8 @@ LS_MUST_USE ls_status lsi_datasets_open(const ls_config *config, ls_dataset **tr
 void lsi_dataset_close(ls_dataset **dataset);
 
 /* Constructors of the kinds; messages name path and position, those of lsi_datasets_open the key, too. n_classes 0:
- * from the data. labels NULL or empty: beside the images, with labels-idx1 for images-idx3 in the name. `glob`: paths
- * and patterns, separated by commas. */
+ * from the data. labels "": the configuration could not tell them by the images' name, an error. `glob`: paths and
+ * patterns, separated by commas. */
 LS_MUST_USE ls_status lsi_dataset_synthetic(const ls_config *config, ls_dataset **out);
 LS_MUST_USE ls_status lsi_dataset_idx(const char *images, const char *labels, int64_t n_classes, ls_dataset **out);
 LS_MUST_USE ls_status lsi_dataset_text(const char *path, int64_t context, int64_t n_classes, ls_dataset **out);

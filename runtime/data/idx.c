@@ -2,8 +2,6 @@
  * big-endian 32-bit integers, then the elements. Images of unsigned bytes with one label each. */
 #include "data/datasets.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/contents.h"
@@ -95,22 +93,6 @@ static ls_status open_file(const char *path, const char *what, idx_file *out)
     return parse_header(path, what, out);
 }
 
-/* The name of the label file beside `images`: images-idx3 becomes labels-idx1. */
-static ls_status derive_labels(const char *images, char **out)
-{
-    static const char from[] = "images-idx3", to[] = "labels-idx1";
-    const char *slash = strrchr(images, '/');
-    const char *found = strstr(slash != NULL ? slash : images, from);
-
-    LS_REQUIRE(found != NULL, LS_ERR_DATA,
-               "%s: has no '%s' in its name to tell the label file by; set data.labels (data.val_labels for data.val)",
-               images, from);
-    _Static_assert(sizeof from == sizeof to, "the two names are of equal length");
-    LS_TRY(lsi_memory_strdup(images, out));
-    memcpy(*out + (found - images), to, sizeof to - 1);
-    return LS_OK;
-}
-
 static ls_status check_labels(idx_dataset *idx, const char *images, const char *labels, int64_t n_classes)
 {
     int64_t largest = 0;
@@ -146,25 +128,22 @@ static ls_status idx_load(idx_dataset *idx, const char *images, const char *labe
 
 ls_status lsi_dataset_idx(const char *images, const char *labels, int64_t n_classes, ls_dataset **out)
 {
-    void *memory = NULL;
-    char *derived = NULL;
-    ls_status status;
+    void *memory;
 
-    if (labels == NULL || *labels == '\0') {
-        LS_TRY(derive_labels(images, &derived));
-        labels = derived;
-    }
-    LS_TRY_GOTO(status, done, lsi_memory_alloc(sizeof(idx_dataset), "idx data set", &memory));
+    LS_REQUIRE(labels[0] != '\0', LS_ERR_DATA,
+               "%s: has no 'images-idx3' in its name to tell the label file by; set data.labels (data.val_labels for "
+               "data.val)",
+               images);
+    LS_TRY(lsi_memory_alloc(sizeof(idx_dataset), "idx data set", &memory));
     idx_dataset *idx = memory;
 
     idx->base = (ls_dataset){.ops = &idx_ops, .input_dtype = LS_F32, .target_count = 1};
-    status = idx_load(idx, images, labels, n_classes);
-    if (status == LS_OK) {
-        *out = &idx->base;
-    } else {
+    ls_status status = idx_load(idx, images, labels, n_classes);
+
+    if (status != LS_OK) {
         idx_close(&idx->base);
+        return status;
     }
-done:
-    lsi_memory_free(derived);
-    return status;
+    *out = &idx->base;
+    return LS_OK;
 }

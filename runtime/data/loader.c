@@ -273,7 +273,7 @@ void lsi_loader_destroy(lsi_loader **loader)
     }
     stop(l);
     if (l->has_stager) {
-        /* Ends its wait for a share. Nobody else touches the flags any more. */
+        /* Ends its wait for a share. */
         for (int parity = 0; parity < 2; parity++) {
             l->options.device->backend->host_flag_set(l->options.device, l->options.share[parity].full, FREE);
         }

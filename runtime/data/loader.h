@@ -28,8 +28,8 @@ typedef struct lsi_loader_options {
     int64_t first_step;     /* attempted steps before this run: 0 for a fresh one */
     int64_t end_step;       /* nothing from this step on is read */
     lsi_share share[2];     /* pinned, by step parity; step numbers count from 0 */
-    /* Called on a loader thread when a sample cannot be read, with the failure on record; should
-     * end the process. When it returns, the loader loads nothing more. */
+    /* Called on a loader thread when a sample cannot be read, with the failure on record; should end the process. When
+     * it returns, the loader loads nothing more. */
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
 } lsi_loader_options;
@@ -39,8 +39,8 @@ typedef struct lsi_loader lsi_loader;
 LS_MUST_USE ls_status lsi_loader_create(const lsi_loader_options *options, lsi_loader **out);
 /* workers = 0 only: fills the share of `step`, which must be free. */
 LS_MUST_USE ls_status lsi_loader_fill(lsi_loader *loader, int64_t step);
-/* Ends the threads; works while they wait for a share. First sync the streams that read the shares, or abort the
- * device: the flags end as free. Accepts NULL. */
+/* Ends the threads, also while they wait for a share. First sync the streams that read the shares, or abort the device;
+ * the flags mean nothing any more. Accepts NULL. */
 void lsi_loader_destroy(lsi_loader **loader);
 
 #endif

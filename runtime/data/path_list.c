@@ -5,28 +5,15 @@
 #include <string.h>
 
 #include "base/memory.h"
-
-static ls_status grow(lsi_path_list *list)
-{
-    void *memory;
-    int64_t room = list->room == 0 ? 8 : 2 * list->room;
-
-    LS_TRY(lsi_memory_alloc((size_t)room * sizeof(char *), "list of files", &memory));
-    if (list->n > 0) {
-        memcpy(memory, list->path, (size_t)list->n * sizeof(char *));
-    }
-    lsi_memory_free(list->path);
-    list->path = memory;
-    list->room = room;
-    return LS_OK;
-}
+#include "base/text.h"
 
 static ls_status add_matches(const glob_t *matches, lsi_path_list *list)
 {
+    void *paths = list->path;
+
+    LS_TRY(lsi_memory_resize(&paths, ((size_t)list->n + matches->gl_pathc) * sizeof(char *), "list of files"));
+    list->path = paths;
     for (size_t i = 0; i < matches->gl_pathc; i++) {
-        if (list->n == list->room) {
-            LS_TRY(grow(list));
-        }
         LS_TRY(lsi_memory_strdup(matches->gl_pathv[i], &list->path[list->n]));
         list->n++;
     }
@@ -61,10 +48,7 @@ ls_status lsi_path_list_expand(const char *text, lsi_path_list *out)
     LS_TRY(lsi_memory_strdup(text, &copy));
     rest = copy;
     while (status == LS_OK && (item = strsep(&rest, ",")) != NULL) {
-        item += strspn(item, " \t");
-        for (size_t length = strlen(item); length > 0 && strchr(" \t", item[length - 1]) != NULL; length--) {
-            item[length - 1] = '\0';
-        }
+        item = lsi_text_trim(item);
         status = *item != '\0' ? expand_pattern(item, out)
                                : LS_FAIL(LS_ERR_DATA, "'%s': an empty name in the list of files", text);
     }

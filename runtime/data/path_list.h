@@ -7,7 +7,7 @@
 
 typedef struct lsi_path_list {
     char **path;
-    int64_t n, room;
+    int64_t n;
 } lsi_path_list;
 
 /* All files, sorted by the bytes of their paths: the same order in every locale. ERR_DATA when a pattern matches

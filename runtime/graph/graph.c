@@ -16,14 +16,8 @@ ls_status lsi_graph_grow(int n, int *room, size_t item_bytes, void **array)
         return LS_OK;
     }
     int larger = *room == 0 ? 16 : 2 * *room;
-    void *fresh;
 
-    LS_TRY(lsi_memory_alloc((size_t)larger * item_bytes, "graph", &fresh));
-    if (n > 0) {
-        memcpy(fresh, *array, (size_t)n * item_bytes);
-    }
-    lsi_memory_free(*array);
-    *array = fresh;
+    LS_TRY(lsi_memory_resize(array, (size_t)larger * item_bytes, "graph"));
     *room = larger;
     return LS_OK;
 }
@@ -231,6 +225,11 @@ static ls_status check_inferred(const ls_layer_node *n)
         LS_REQUIRE(known_dtype(n->saved[i].dtype), LS_ERR_CONFIG,
                    "layer '%s' (%s): infer() gave saved value %d an unknown type", n->name, n->kind->name, i);
         LS_TRY(check_shape(n->name, &n->saved[i].shape));
+    }
+    for (int i = 0; i < n->n_params; i++) {
+        LS_REQUIRE(n->param[i].shape.rank <= LS_MAX_RANK, LS_ERR_CONFIG,
+                   "layer '%s': parameter '%s' has %d extents; at most %d", n->name, n->param[i].name,
+                   n->param[i].shape.rank, LS_MAX_RANK);
     }
     return LS_OK;
 }

@@ -165,33 +165,50 @@ void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out)
 
 /* ---- hash ---------------------------------------------------------------------------------------------------- */
 
-enum { HASH_PIECE = 65536 / sizeof(float), HASH_BYTES = 16 };
+enum { HASH_PIECE = 65536 / sizeof(float), HASH_BYTES = 16, PIECES_PER_READ = 64 };
 
-ls_status lsi_param_hash(const lsi_param_table *table, const float *flat, char out[33])
+/* Hashes the pieces of one parameter to *next on, which moves behind them. */
+static ls_status hash_pieces(const lsi_param *p, lsi_param_reader read, void *argument, float *host,
+                             unsigned char **next)
 {
+    enum { READ = HASH_PIECE * PIECES_PER_READ };
+
+    for (int64_t start = 0; start < p->count; start += READ) {
+        int64_t n_read = p->count - start < READ ? p->count - start : READ;
+
+        LS_TRY(read(argument, p->offset + start, n_read, host));
+        for (int64_t at = 0; at < n_read; at += HASH_PIECE) {
+            int64_t n = n_read - at < HASH_PIECE ? n_read - at : HASH_PIECE;
+
+            lsi_hash128(host + at, (size_t)n * sizeof(float), *next);
+            *next += HASH_BYTES;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status lsi_param_hash(const lsi_param_table *table, lsi_param_reader read, void *argument, char out[33])
+{
+    const size_t read_bytes = (size_t)HASH_PIECE * PIECES_PER_READ * sizeof(float);
     int64_t n_pieces = 0;
+    ls_status status = LS_OK;
     void *memory;
 
     for (int i = 0; i < table->n; i++) {
         n_pieces += round_up(table->param[i].count, HASH_PIECE) / HASH_PIECE;
     }
-    LS_TRY(lsi_memory_alloc((size_t)n_pieces * HASH_BYTES, "hashes of weights", &memory));
-    unsigned char *hashes = memory, *next = hashes;
+    LS_TRY(lsi_memory_alloc(read_bytes + (size_t)n_pieces * HASH_BYTES, "hashes of weights", &memory));
+    unsigned char *hashes = (unsigned char *)memory + read_bytes, *next = hashes;
 
-    for (int i = 0; i < table->n; i++) {
-        const lsi_param *p = &table->param[i];
-
-        for (int64_t at = 0; at < p->count; at += HASH_PIECE) {
-            int64_t n = p->count - at < HASH_PIECE ? p->count - at : HASH_PIECE;
-
-            lsi_hash128(flat + p->offset + at, (size_t)n * sizeof(float), next);
-            next += HASH_BYTES;
-        }
+    for (int i = 0; status == LS_OK && i < table->n; i++) {
+        status = hash_pieces(&table->param[i], read, argument, memory, &next);
     }
-    unsigned char all[HASH_BYTES];
+    if (status == LS_OK) {
+        unsigned char all[HASH_BYTES];
 
-    lsi_hash128(hashes, (size_t)n_pieces * HASH_BYTES, all);
-    lsi_hash128_hex(all, out);
+        lsi_hash128(hashes, (size_t)n_pieces * HASH_BYTES, all);
+        lsi_hash128_hex(all, out);
+    }
     lsi_memory_free(memory);
-    return LS_OK;
+    return status;
 }

@@ -44,7 +44,10 @@ static inline bool lsi_param_reaches(const lsi_param *param, int64_t first, int6
  * Box-Muller on pairs of words) of philox(key(seed, name), low and high half of e / 4, 0, 1), so that a value depends
  * on seed, name and element alone. */
 void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out);
-/* The weights hash of DESIGN: 32 hex digits; `flat` in host memory. */
-LS_MUST_USE ls_status lsi_param_hash(const lsi_param_table *table, const float *flat, char out[33]);
+/* Brings `count` elements of the flat index from `first` on to host memory. */
+typedef ls_status (*lsi_param_reader)(void *argument, int64_t first, int64_t count, float *host);
+/* The weights hash of DESIGN: 32 hex digits. Reads a few MiB at a time: no second copy of the weights is needed. */
+LS_MUST_USE ls_status lsi_param_hash(const lsi_param_table *table, lsi_param_reader read, void *argument,
+                                     char out[33]);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct lsi_job {
     int n_nodes;
     int *node;                  /* node of each rank, numbered by first appearance; a node is host name + boot id */
     const char *host;
-    bool has_mpi;               /* MPI was initialised by us */
+    bool owns_mpi;              /* MPI was initialised by us */
     void *communicator;         /* MPI_Comm * of this job, duplicated; NULL without MPI. For comm's transports */
 } lsi_job;
 

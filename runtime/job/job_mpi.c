@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "job/job_build.h"
@@ -79,6 +80,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     int rank = 0, world = 1;
 
     lsi_job_host(host);
+    lsi_file_hold_standard();
     lsi_log_open(program, 0, 1, host);
     ls_status status = start_mpi(argc, argv, &by_us);
     if (status != LS_OK) {
@@ -96,7 +98,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     }
     status = agree(rank, status);
     if (status == LS_OK) {
-        job->has_mpi = by_us;
+        job->owns_mpi = by_us;
         job->communicator = &control;
         status = lsi_job_map_nodes(job, &node);
     }
@@ -115,7 +117,7 @@ void lsi_job_close(lsi_job **job)
         return;
     }
     MPI_Barrier(control);
-    stop_mpi((*job)->has_mpi);
+    stop_mpi((*job)->owns_mpi);
     lsi_job_destroy(job);
 }
 

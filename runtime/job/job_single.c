@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "job/job_build.h"
 
@@ -34,6 +35,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
 
     (void)argc, (void)argv;
     lsi_job_host(host);
+    lsi_file_hold_standard();
     lsi_log_open(program, 0, 1, host);
     ls_status status = check_alone(&rank);
     if (status == LS_OK) {

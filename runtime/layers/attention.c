@@ -30,6 +30,9 @@ static ls_status infer(ls_layer_node *node)
     LS_REQUIRE(a->heads >= 1 && width % a->heads == 0, LS_ERR_CONFIG,
                "layer '%s' (attention) of input %s: %" PRId64 " heads do not divide the width %" PRId64, node->name,
                lsi_shape_text(in).text, a->heads, width);
+    LS_REQUIRE(width / a->heads <= LSI_HEAD_SIZE_MAX, LS_ERR_CONFIG,
+               "layer '%s' (attention) of input %s: %" PRId64 " heads of %" PRId64 " channels, at most %d are possible",
+               node->name, lsi_shape_text(in).text, a->heads, width / a->heads, LSI_HEAD_SIZE_MAX);
     LS_REQUIRE(a->dropout >= 0.0f && a->dropout < 1.0f, LS_ERR_CONFIG,
                "layer '%s' (attention): dropout probability %g is not in [0, 1)", node->name, (double)a->dropout);
     node->out_shape = ls_shape2(in->dim[0], width);

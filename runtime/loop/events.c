@@ -1,10 +1,10 @@
 #include "loop/events.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/proc.h"
 #include "base/version.h"
 
 static ls_status gather_devices(lsi_events *events, char **out, size_t width)
@@ -121,7 +121,6 @@ static ls_status write_step(lsi_events *events, const double *seconds)
                       : 0;
     lsi_jsonl *j = events->jsonl;
 
-    memcpy(events->seconds, seconds, sizeof events->seconds);
     events->has_pending = false;
     events->n_written = state->attempted;
     if (j == NULL) {
@@ -202,12 +201,82 @@ ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_eval
     return lsi_jsonl_end(events->jsonl);
 }
 
-ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
-                          const lsi_evaluation *evaluation, bool accuracy)
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+enum { N_MEMORY = LSI_MEMORY_CLASS_COUNT + 1 };     /* the classes, then the total */
+
+typedef struct memory_use {
+    int64_t planned[N_MEMORY], peak[N_MEMORY];      /* maxima over ranks */
+    int64_t *resident_start, *resident_peak;        /* per rank */
+    bool has_resident;                              /* every rank was told */
+} memory_use;
+
+/* The plan and the account of this rank, as doubles: exact up to 2^53. */
+static void own_memory(const lsi_events *events, double planned[N_MEMORY], double peak[N_MEMORY])
 {
-    if (events->jsonl == NULL) {
-        return LS_OK;
+    const lsi_memory_account *account = &events->rt->account;
+
+    planned[LSI_MEMORY_CLASS_COUNT] = 0;
+    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+        planned[c] = (double)events->trainer->sizes.bytes[c];
+        planned[LSI_MEMORY_CLASS_COUNT] += planned[c];
+        peak[c] = (double)account->peak[c];
     }
+    peak[LSI_MEMORY_CLASS_COUNT] = (double)account->peak_total;
+}
+
+static ls_status gather_resident(const lsi_events *events, memory_use *out)
+{
+    lsi_job *job = events->rt->job;
+    int64_t start = events->resident_start, now = 0, peak = 0;
+    bool told = lsi_proc_resident(&now, &peak) && start > 0;
+
+    LS_TRY(lsi_memory_alloc(2 * (size_t)job->world * sizeof(int64_t), "memory in use", (void **)&out->resident_start));
+    out->resident_peak = out->resident_start + job->world;
+    peak = told ? peak : 0;
+    LS_TRY(lsi_job_all_gather(job, &start, sizeof start, out->resident_start));
+    LS_TRY(lsi_job_all_gather(job, &peak, sizeof peak, out->resident_peak));
+    out->has_resident = true;
+    for (int r = 0; r < job->world; r++) {
+        out->has_resident = out->has_resident && out->resident_peak[r] > 0;
+    }
+    return LS_OK;
+}
+
+static ls_status gather_memory(const lsi_events *events, memory_use *out)
+{
+    double bytes[2 * N_MEMORY];
+
+    own_memory(events, bytes, bytes + N_MEMORY);
+    LS_TRY(lsi_job_max(events->rt->job, bytes, 2 * N_MEMORY));
+    for (int i = 0; i < N_MEMORY; i++) {
+        out->planned[i] = (int64_t)bytes[i];
+        out->peak[i] = (int64_t)bytes[N_MEMORY + i];
+    }
+    return gather_resident(events, out);
+}
+
+static void write_memory(lsi_jsonl *jsonl, const memory_use *use, int world)
+{
+    const char *names[N_MEMORY];
+
+    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+        names[c] = lsi_memory_class_text((lsi_memory_class)c);
+    }
+    names[LSI_MEMORY_CLASS_COUNT] = "total";
+    lsi_jsonl_named_ints(jsonl, "memory_planned_bytes", names, use->planned, N_MEMORY);
+    lsi_jsonl_named_ints(jsonl, "memory_peak_bytes", names, use->peak, N_MEMORY);
+    if (use->has_resident) {
+        lsi_jsonl_ints(jsonl, "resident_start_bytes", use->resident_start, world);
+        lsi_jsonl_ints(jsonl, "resident_peak_bytes", use->resident_peak, world);
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------- */
+
+static ls_status write_done(lsi_events *events, const char *weights_hash, double train_seconds,
+                            const lsi_evaluation *evaluation, bool accuracy, const memory_use *use)
+{
     lsi_jsonl_begin(events->jsonl, "done");
     lsi_jsonl_int(events->jsonl, "step", events->n_written);
     lsi_jsonl_string(events->jsonl, "reason", "finished");
@@ -219,5 +288,19 @@ ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double t
             lsi_jsonl_double(events->jsonl, "accuracy", evaluation->accuracy);
         }
     }
+    write_memory(events->jsonl, use, events->rt->job->world);
     return lsi_jsonl_end(events->jsonl);
+}
+
+ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
+                          const lsi_evaluation *evaluation, bool accuracy)
+{
+    memory_use use = {0};
+    ls_status status = gather_memory(events, &use);
+
+    if (status == LS_OK && events->jsonl != NULL) {
+        status = write_done(events, weights_hash, train_seconds, evaluation, accuracy, &use);
+    }
+    lsi_memory_free(use.resident_start);
+    return status;
 }

@@ -15,7 +15,7 @@ typedef struct lsi_events {
     int64_t n_written;          /* step lines so far: steps 1 .. n_written */
     ls_step_result pending;     /* of step n_written + 1, when `has_pending` */
     bool has_pending;
-    double seconds[LS_EXCHANGE_HEADER];     /* times of the last step written */
+    int64_t resident_start;     /* bytes of this process in memory before the trainer was made; 0: not told */
 } lsi_events;
 
 LS_MUST_USE ls_status lsi_events_start(lsi_events *events);
@@ -25,6 +25,9 @@ LS_MUST_USE ls_status lsi_events_step(lsi_events *events);
 LS_MUST_USE ls_status lsi_events_settle(lsi_events *events);
 LS_MUST_USE ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation,
                                             bool accuracy);
+/* Collective. Besides the results, what memory was planned and used:
+ *     memory_planned_bytes, memory_peak_bytes      by class as --dry-run names them, and "total"; maxima over ranks
+ *     resident_start_bytes, resident_peak_bytes    per rank; absent where the system does not tell */
 LS_MUST_USE ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
                                       const lsi_evaluation *evaluation, bool accuracy);
 

@@ -1,6 +1,5 @@
 #include "loop/progress.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -14,7 +13,6 @@ void lsi_progress_open(lsi_progress *progress, const ls_trainer *trainer, bool t
         .every = config->train.log_every,
         .per_step = config->train.global_batch * (tokens ? trainer->data->target_count : 1),
         .unit = tokens ? "tokens" : "samples",
-        .start_seconds = lsi_clock_seconds(),
     };
 }
 
@@ -22,9 +20,10 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
 {
     lsi_text left = {0};
 
-    if (info->step <= progress->shown) {
+    if (info->step <= progress->seen) {     /* settling describes the last step again */
         return;
     }
+    progress->seen = info->step;
     if (info->step > 2 && info->step_seconds > 0) {
         progress->recent_seconds = progress->recent_seconds == 0
                                        ? info->step_seconds
@@ -33,7 +32,6 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
     if (info->step % progress->every != 0 && info->step != 1 && info->step != progress->end_step) {
         return;
     }
-    progress->shown = info->step;
     double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;
     if (info->step < progress->end_step) {
         lsi_text_append(&left, "  ");

@@ -7,9 +7,8 @@
 typedef struct lsi_progress {
     int64_t end_step, every, per_step;  /* per_step: samples, or tokens */
     const char *unit;                   /* "samples", "tokens" */
-    double start_seconds;               /* of the clock */
     double recent_seconds;              /* smoothed step time, without the first steps */
-    int64_t shown;                      /* last step shown */
+    int64_t seen;                       /* last step described to us */
 } lsi_progress;
 
 void lsi_progress_open(lsi_progress *progress, const ls_trainer *trainer, bool tokens);

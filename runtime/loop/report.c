@@ -20,16 +20,6 @@ static void append_grouped(lsi_text *text, int64_t n)
     }
 }
 
-static size_t total_bytes(const lsi_sizes *sizes)
-{
-    size_t total = 0;
-
-    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
-        total += sizes->bytes[c];
-    }
-    return total;
-}
-
 /* One message per line. */
 static void show(lsi_text *text)
 {
@@ -78,7 +68,7 @@ void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const 
         lsi_text_append(&text, " %d", rt->geometry.share[r].hi - rt->geometry.share[r].lo);
     }
     lsi_text_append(&text, "%s\nmemory     ", rt->geometry.world > 16 ? " ..." : "");
-    lsi_number_append_bytes_human(&text, (double)total_bytes(&trainer->sizes));
+    lsi_number_append_bytes_human(&text, (double)lsi_sizes_total(&trainer->sizes));
     lsi_text_append(&text, " on rank 0: %d gradient cop%s, %d bucket%s\n", trainer->sizes.gradient_copies,
                     trainer->sizes.gradient_copies == 1 ? "y" : "ies", trainer->sizes.n_buckets,
                     trainer->sizes.n_buckets == 1 ? "" : "s");
@@ -109,7 +99,7 @@ static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes 
 
             lsi_text_append(text, "  %*zu", width > WIDTH ? width : WIDTH, s->bytes[c]);
         }
-        lsi_text_append(text, "  %*zu%s", WIDTH, total_bytes(s), r + 1 < rt->geometry.world ? "\n" : "");
+        lsi_text_append(text, "  %*zu%s", WIDTH, lsi_sizes_total(s), r + 1 < rt->geometry.world ? "\n" : "");
     }
 }
 

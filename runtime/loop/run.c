@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/proc.h"
 #include "data/datasets.h"
 #include "loop/events.h"
 #include "loop/output.h"
@@ -108,12 +109,10 @@ static ls_status settle(run *r)
 
 static ls_status evaluate(run *r)
 {
-    int64_t step = r->trainer->n_done;
-
     LS_TRY(settle(r));
     LS_TRY(lsi_trainer_evaluate(r->trainer, r->val, r->rt->config->train.eval_batches, &r->evaluation));
     r->evaluated = true;
-    step = r->trainer->n_done;
+    int64_t step = r->trainer->n_done;
     if (r->accuracy) {
         lsi_log_info("step %lld  validation loss %.4f  accuracy %.4f", (long long)step, r->evaluation.loss,
                      r->evaluation.accuracy);
@@ -171,11 +170,20 @@ static ls_status train(run *r)
     return LS_OK;
 }
 
+/* What the process holds before the trainer exists: what comes on top is held against the plan. */
+static void note_resident(run *r)
+{
+    int64_t now, most;
+
+    r->events.resident_start = lsi_proc_resident(&now, &most) ? now : 0;
+}
+
 ls_status ls_run(ls_runtime *runtime)
 {
     run r = {.rt = runtime};
     ls_status status = lsi_runtime_agree(runtime, open_inputs(&r));
 
+    note_resident(&r);
     if (status == LS_OK) {
         status = lsi_trainer_create(runtime, r.model.graph, r.model.loss, r.train, r.val != NULL, NULL, &r.trainer);
     }

@@ -6,15 +6,40 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/pipe_signal.h"
 
 struct lsi_jsonl {
     int fd;
     char *path;
     lsi_text line;
 };
+
+/* Without O_NONBLOCK opening a pipe that nobody reads would wait for a reader, for ever. */
+static ls_status open_file(const char *path, int *fd)
+{
+    struct stat info;
+    int opened = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+
+    LS_REQUIRE(opened >= 0, LS_ERR_OUTPUT, "%s: cannot open for writing: %s", path,
+               errno == ENXIO ? "nobody reads this pipe" : strerror(errno));
+    *fd = opened;
+    LS_REQUIRE(fcntl(opened, F_SETFL, O_APPEND) == 0 && fstat(opened, &info) == 0, LS_ERR_OUTPUT,
+               "%s: cannot open for writing: %s", path, strerror(errno));
+    return S_ISREG(info.st_mode) ? lsi_jsonl_lock(path, opened) : LS_OK;
+}
+
+ls_status lsi_jsonl_lock(const char *path, int fd)
+{
+    /* Where the file system knows no locks, there is none. */
+    LS_REQUIRE(flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, LS_ERR_OUTPUT,
+               "%s: another run is writing to it; wait for its end, or set another log.dir", path);
+    return LS_OK;
+}
 
 ls_status lsi_jsonl_open(const char *path, lsi_jsonl **out)
 {
@@ -25,10 +50,7 @@ ls_status lsi_jsonl_open(const char *path, lsi_jsonl **out)
     jsonl->fd = -1;
     ls_status status = lsi_memory_strdup(path, &jsonl->path);
     if (status == LS_OK) {
-        jsonl->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (jsonl->fd < 0) {
-            status = LS_FAIL(LS_ERR_OUTPUT, "%s: cannot open for writing: %s", path, strerror(errno));
-        }
+        status = open_file(path, &jsonl->fd);
     }
     if (status != LS_OK) {
         lsi_jsonl_close(&jsonl);
@@ -196,24 +218,48 @@ void lsi_jsonl_ints(lsi_jsonl *jsonl, const char *name, const int64_t *values, i
     lsi_text_append_bytes(&jsonl->line, "]", 1);
 }
 
+void lsi_jsonl_named_ints(lsi_jsonl *jsonl, const char *name, const char *const *keys, const int64_t *values, int n)
+{
+    append_name(&jsonl->line, name);
+    lsi_text_append_bytes(&jsonl->line, "{", 1);
+    for (int i = 0; i < n; i++) {
+        lsi_text_append(&jsonl->line, "%s", i > 0 ? "," : "");
+        append_string(&jsonl->line, keys[i]);
+        lsi_text_append(&jsonl->line, ":%" PRId64, values[i]);
+    }
+    lsi_text_append_bytes(&jsonl->line, "}", 1);
+}
+
+/* One write unless it comes up short; the next one then finishes the line or says why it cannot. Returns the error. */
+static int write_line(int fd, const lsi_text *line)
+{
+    const char *at = line->data;
+    size_t left = line->length;
+
+    while (left > 0) {
+        ssize_t written = write(fd, at, left);
+
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return written < 0 ? errno : EIO;
+        }
+        at += written;
+        left -= (size_t)written;
+    }
+    return 0;
+}
+
 ls_status lsi_jsonl_end(lsi_jsonl *jsonl)
 {
     lsi_text_append_bytes(&jsonl->line, "}\n", 2);
     LS_TRY(lsi_text_status(&jsonl->line));
 
-    /* One write unless it comes up short; the next one then finishes the line or says why it cannot. */
-    const char *at = jsonl->line.data;
-    size_t left = jsonl->line.length;
-    while (left > 0) {
-        ssize_t written = write(jsonl->fd, at, left);
-
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        LS_REQUIRE(written > 0, LS_ERR_OUTPUT, "%s: cannot write: %s", jsonl->path,
-                   written < 0 ? strerror(errno) : "nothing was written");
-        at += written;
-        left -= (size_t)written;
-    }
+    lsi_pipe_signal signals;
+    lsi_pipe_signal_hold(&signals);
+    int error = write_line(jsonl->fd, &jsonl->line);
+    lsi_pipe_signal_release(&signals, error == EPIPE);
+    LS_REQUIRE(error == 0, LS_ERR_OUTPUT, "%s: cannot write: %s", jsonl->path, strerror(error));
     return LS_OK;
 }

@@ -10,8 +10,11 @@
 
 typedef struct lsi_jsonl lsi_jsonl;
 
-/* Opens for appending. */
+/* Opens for appending; a regular file is locked for the life of `out`. Fails on one that another run is writing to, and
+ * on a pipe that nobody reads. */
 LS_MUST_USE ls_status lsi_jsonl_open(const char *path, lsi_jsonl **out);
+/* Takes that lock for whoever has the file `path` open as fd, until it is closed. */
+LS_MUST_USE ls_status lsi_jsonl_lock(const char *path, int fd);
 void lsi_jsonl_close(lsi_jsonl **jsonl);
 
 /* One line: begin, fields, end. end writes it; ERR_OUTPUT names the path. */
@@ -23,6 +26,8 @@ void lsi_jsonl_bool(lsi_jsonl *jsonl, const char *name, bool value);
 void lsi_jsonl_string(lsi_jsonl *jsonl, const char *name, const char *value);
 void lsi_jsonl_strings(lsi_jsonl *jsonl, const char *name, const char *const *values, int n);
 void lsi_jsonl_ints(lsi_jsonl *jsonl, const char *name, const int64_t *values, int n);
+/* An object: keys[i] has values[i]. */
+void lsi_jsonl_named_ints(lsi_jsonl *jsonl, const char *name, const char *const *keys, const int64_t *values, int n);
 LS_MUST_USE ls_status lsi_jsonl_end(lsi_jsonl *jsonl);
 
 #endif

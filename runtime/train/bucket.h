@@ -5,6 +5,7 @@
 
 #include "graph/param.h"
 #include <lockstep/comm.h>
+#include <lockstep/status.h>
 
 typedef struct lsi_bucket {
     int64_t first, count;       /* elements of the flat index */
@@ -18,6 +19,8 @@ typedef struct lsi_bucket {
     bool awaited;               /* in this step's forward */
 } lsi_bucket;
 
+/* Refuses more buckets than can be counted and kept, naming the key. */
+LS_MUST_USE ls_status lsi_bucket_check(int64_t n, int64_t bytes);
 /* Number of buckets of at most `bytes` (at least one block) over n elements. */
 int lsi_bucket_number(int64_t n, int64_t bytes);
 /* Whether some of the parameter's elements are in the bucket. */

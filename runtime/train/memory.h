@@ -34,6 +34,10 @@ bool lsi_sizes_is_sharded(const ls_config *config, int world);
 /* `eval` may be NULL. */
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,
                     const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, lsi_sizes *out);
+size_t lsi_sizes_total(const lsi_sizes *sizes);
+/* Collective, agreed. Fails, naming the sizes by class, when what is planned is more than is
+ * free: said before the first byte is allocated, instead of after minutes of filling memory that then runs out. */
+LS_MUST_USE ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *sizes);
 
 /* One block of memory: which lsi_buffer of the trainer it goes to, and from where it comes. */
 typedef struct lsi_memory_part {

@@ -71,6 +71,7 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, bool with_evaluation)
     }
     LS_TRY(check_io(t->graph, t->data));
     t->params = lsi_graph_params(t->graph);
+    LS_TRY(lsi_bucket_check(t->params->n_elements, config->comm.bucket_bytes));
     LS_TRY(lsi_precision_is_fast(config)
                ? lsi_lanes_make_single(geometry->n_lanes, &t->lanes)
                : lsi_lanes_make(geometry->n_lanes, geometry->share[geometry->rank], &t->lanes));
@@ -210,11 +211,11 @@ static ls_status check_faults(const ls_trainer *t)
     return LS_OK;
 }
 
-static ls_status build(ls_trainer *t, ls_var loss, bool with_evaluation)
+static ls_status build(ls_trainer *t)
 {
-    LS_TRY(lsi_faults_parse(t->rt->config->fault.inject, &t->faults));
-    LS_TRY(lay_out(t, loss, with_evaluation));
     size_t n_buckets = (size_t)t->sizes.n_buckets;
+
+    LS_TRY(lsi_faults_parse(t->rt->config->fault.inject, &t->faults));
     LS_TRY(lsi_memory_alloc((size_t)t->sizes.n_local * sizeof *t->place, "slot order", (void **)&t->place));
     LS_TRY(lsi_memory_alloc(n_buckets * sizeof *t->bucket, "buckets", (void **)&t->bucket));
     LS_TRY(lsi_memory_alloc(n_buckets * sizeof *t->run, "chunks", (void **)&t->run));
@@ -248,7 +249,13 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->loss_seed = (float)ldexp(1.0, -k);
 
-    ls_status status = lsi_runtime_agree(runtime, build(t, loss, with_evaluation));
+    ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, with_evaluation));
+    if (status == LS_OK) {
+        status = lsi_sizes_check(runtime, &t->sizes);
+    }
+    if (status == LS_OK) {
+        status = lsi_runtime_agree(runtime, build(t));
+    }
     if (status == LS_OK) {
         status = lsi_runtime_agree(runtime, prepare_collectives(t));
     }

@@ -172,36 +172,51 @@ ls_status lsi_state_read(ls_trainer *trainer, const lsi_state_run *run, int arra
     return download(trainer, host, run->array[array], (size_t)run->count * sizeof(float));
 }
 
-/* Every rank tells all others its chunks of `host`, which it has filled in. */
-static ls_status share_chunks(ls_trainer *t, float *host)
+/* Collective. Every rank tells all others what it owns of elements [first, first + count), which `host` begins with. */
+static ls_status share_chunks(ls_trainer *t, int64_t first, int64_t count, float *host)
 {
     int64_t bucket_bytes = t->rt->config->comm.bucket_bytes;
 
     for (int i = 0; i < t->sizes.n_buckets; i++) {
         for (int rank = 0; rank < t->rt->geometry.world; rank++) {
-            int64_t first, count;
+            int64_t from, n;
 
-            lsi_exchange_owned(t->rt->comm, t->sizes.n_elements, bucket_bytes, i, rank, &first, &count);
-            LS_TRY(lsi_job_broadcast(t->rt->job, host + first, (size_t)count * sizeof(float), rank));
+            lsi_exchange_owned(t->rt->comm, t->sizes.n_elements, bucket_bytes, i, rank, &from, &n);
+            int64_t to = min(from + n, first + count);
+            from = from > first ? from : first;
+            if (from < to) {
+                LS_TRY(lsi_job_broadcast(t->rt->job, host + (from - first), (size_t)(to - from) * sizeof(float), rank));
+            }
         }
     }
     return LS_OK;
 }
 
+/* Collective where the masters are shared out. A lsi_param_reader. */
+static ls_status read_masters(void *argument, int64_t first, int64_t count, float *host)
+{
+    ls_trainer *t = argument;
+
+    if (!t->sizes.mixed || !t->sizes.sharded) {
+        const float *masters = t->sizes.mixed ? t->masters.data : t->layer_weights.data;
+
+        return download(t, host, masters + first, (size_t)count * sizeof(float));
+    }
+    for (int i = 0; i < t->n_runs; i++) {
+        const lsi_state_run *run = &t->run[i];
+        int64_t from = run->first > first ? run->first : first, to = min(run->first + run->count, first + count);
+
+        if (from < to) {
+            LS_TRY(download(t, host + (from - first), run->array[LSI_STATE_WEIGHTS] + (from - run->first),
+                            (size_t)(to - from) * sizeof(float)));
+        }
+    }
+    return share_chunks(t, first, count, host);
+}
+
 ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host)
 {
-    size_t flat = (size_t)trainer->sizes.n_elements * sizeof(float);
-
-    if (!trainer->sizes.mixed) {
-        return download(trainer, host, trainer->layer_weights.data, flat);
-    }
-    if (!trainer->sizes.sharded) {
-        return download(trainer, host, trainer->masters.data, flat);
-    }
-    for (int i = 0; i < trainer->n_runs; i++) {
-        LS_TRY(lsi_state_read(trainer, &trainer->run[i], LSI_STATE_WEIGHTS, host + trainer->run[i].first));
-    }
-    return share_chunks(trainer, host);
+    return read_masters(trainer, 0, trainer->sizes.n_elements, host);
 }
 
 ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host)
@@ -211,7 +226,7 @@ ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host)
 
     LS_TRY(download(trainer, host, total, (size_t)n * sizeof(float)));
     if (trainer->sizes.sharded) {
-        LS_TRY(share_chunks(trainer, host));
+        LS_TRY(share_chunks(trainer, 0, n, host));
     }
     for (int64_t i = 0; i < n; i++) {
         host[i] = (float)((double)host[i] * trainer->last.state.unscale);
@@ -221,13 +236,5 @@ ls_status lsi_trainer_read_gradients(ls_trainer *trainer, float *host)
 
 ls_status lsi_trainer_weights_hash(ls_trainer *trainer, char out[33])
 {
-    float *host;
-
-    LS_TRY(lsi_memory_alloc((size_t)trainer->sizes.n_elements * sizeof(float), "weights to hash", (void **)&host));
-    ls_status status = lsi_trainer_read_weights(trainer, host);
-    if (status == LS_OK) {
-        status = lsi_param_hash(trainer->params, host, out);
-    }
-    lsi_memory_free(host);
-    return status;
+    return lsi_param_hash(trainer->params, read_masters, trainer, out);
 }

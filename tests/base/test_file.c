@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -134,7 +135,7 @@ static void folders_are_made_with_their_parents(void **state)
 {
     (void)state;
     CHECK_OK(lsi_file_make_folders(in_folder("a/b//c/")));
-    assert_true(lsi_file_exists(in_folder("a/b/c")));
+    assert_int_equal(access(in_folder("a/b/c"), F_OK), 0);
     CHECK_OK(lsi_file_make_folders(in_folder("a/b/c")));
     CHECK_OK(lsi_file_make_folders("/"));
     CHECK_OK(lsi_file_make_folders("."));
@@ -193,6 +194,50 @@ static int set_up(void **state)
     return 0;
 }
 
+/* In a process of its own, which ends with the number of what went wrong. */
+static int started_without(const int *closed, int n)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        for (int i = 0; i < n; i++) {
+            close(closed[i]);
+        }
+        lsi_file_hold_standard();
+        int next = open(in_folder("next"), O_WRONLY | O_CREAT, 0666);
+        if (next <= STDERR_FILENO) {
+            _exit(1);
+        }
+        for (int i = 0; i < n; i++) {
+            char byte = 'x';
+
+            if (write(closed[i], &byte, 1) >= 0 || read(closed[i], &byte, 1) >= 0) {
+                _exit(2);
+            }
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void no_file_becomes_a_standard_stream(void **state)
+{
+    (void)state;
+    for (int set = 0; set < 8; set++) {
+        int closed[3], n = 0;
+
+        for (int fd = 0; fd < 3; fd++) {
+            if (set & 1 << fd) {
+                closed[n++] = fd;
+            }
+        }
+        assert_int_equal(started_without(closed, n), 0);
+    }
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -209,6 +254,7 @@ int main(void)
         cmocka_unit_test(a_failed_replacement_leaves_nothing),
         cmocka_unit_test(folders_are_made_with_their_parents),
         cmocka_unit_test(paths_are_taken_apart_and_joined),
+        cmocka_unit_test(no_file_becomes_a_standard_stream),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -38,8 +38,10 @@ class Errors(trainer.Case):
         return path
 
     def snapshot(self):
-        return sorted((root, sorted(files)) for root, _, files in os.walk(self.log)), \
-            open(os.path.join(self.log, "metrics.jsonl")).read()
+        # A run that is ended while it reads may have moved the old file away and not yet begun a new one.
+        path = os.path.join(self.log, "metrics.jsonl")
+        metrics = open(path).read() if os.path.exists(path) else None
+        return sorted((root, sorted(files)) for root, _, files in os.walk(self.log)), metrics
 
     def refuses(self, name, arguments, code, parts, np=(1, 3), keeps_output=True, **options):
         for world in self.worlds(*np):

@@ -122,7 +122,7 @@ static void run_job(const char *mpirun_options, const char *how, const char *kin
 
     assert_true(length > 0);
     self[length] = '\0';
-    snprintf(command, sizeof command, "timeout -k 1 30 mpirun --bind-to none %s -np %d %s %s %s 2>&1", mpirun_options,
+    snprintf(command, sizeof command, "timeout -k 1 30 mpirun --bind-to none %s -np %d '%s' %s %s 2>&1", mpirun_options,
              WORLD, self, how, kind);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
@@ -172,6 +172,7 @@ static void test_killed_peer(void **state)
 
     (void)state;
     run_job("", "killed", "reduction", &e);
+    check_named(&e, "exited on signal 9");
     assert_int_not_equal(e.exit_code, 0);
     assert_int_not_equal(e.exit_code, 124);     /* timeout's: it had to be ended */
     assert_true(e.seconds < 15);

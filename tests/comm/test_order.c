@@ -114,7 +114,7 @@ static int exit_code_of(const char *how, const char *kind, int world)
     self[length] = '\0';
     snprintf(command, sizeof command,
              "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' "
-             "mpirun --bind-to none -np %d %s %s %s >/dev/null 2>&1",
+             "mpirun --bind-to none -np %d '%s' %s %s >/dev/null 2>&1",
              REPORTED, world, self, how, kind);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -137,6 +137,32 @@ static void print_and_parse_is_a_fixed_point(void **state)
     test_check_no_memory_live();
 }
 
+static void equal_values_have_equal_hashes(void **state)
+{
+    static const struct {
+        lsi_key_id id;
+        const char *one, *other;
+    } cases[] = {
+        {LSI_KEY_optimizer_weight_decay, "0", "-0"},  {LSI_KEY_optimizer_lr, "1e-3", "0.0010"},
+        {LSI_KEY_model_tied, "on", "1"},              {LSI_KEY_comm_bucket_bytes, "1M", "1048576"},
+        {LSI_KEY_comm_timeout, "2m", "120"},          {LSI_KEY_model_hidden, "2^4,3", "16, 3"},
+    };
+    lsi_config *config;
+
+    (void)state;
+    CHECK_OK(lsi_config_parse("", &config));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const lsi_key *key = lsi_table_key(cases[i].id);
+
+        CHECK_OK(lsi_state_set(config, cases[i].id, cases[i].one, NULL, "test"));
+        uint64_t hash = lsi_value_hash(&config->values, key);
+        CHECK_OK(lsi_state_set(config, cases[i].id, cases[i].other, NULL, "test"));
+        assert_true(lsi_value_hash(&config->values, key) == hash);
+    }
+    lsi_config_destroy(&config);
+    test_check_no_memory_live();
+}
+
 static void the_hash_sees_every_bits_key_and_no_other(void **state)
 {
     dice d = {.seed = 2};
@@ -299,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(print_and_parse_is_a_fixed_point),
+        cmocka_unit_test(equal_values_have_equal_hashes),
         cmocka_unit_test(the_hash_sees_every_bits_key_and_no_other),
         cmocka_unit_test(keys_without_effect_are_named),
         cmocka_unit_test(the_description_has_every_key),

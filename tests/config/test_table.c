@@ -152,7 +152,7 @@ static void wrong_values_are_refused_and_the_old_one_stands(void **state)
         {"model", "hidden", "1,", "an item of the list is empty"},
         {"model", "hidden", "1,0", "x: model.hidden = '0': out of range; lowest 1, highest 1048576"},
         {"model", "hidden", "1,two", "x: model.hidden = 'two': "},
-        {"model", "hidden", "1,1111111111111111111111111111111111111111", "not a whole number"},
+        {"model", "hidden", "1,1111111111111111111111111111111111111111", "too large"},
         {"model", "hidden", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "more than 16 items"},
         {"data", "train", "a\nb", "contains a control character"},
     };

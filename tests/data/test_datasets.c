@@ -75,6 +75,7 @@ static void every_kind_opens(void **state)
     write_idx("images-idx3", "labels-idx1", 50, 7);
     config = make_config("mlp", "idx");
     config.data.train = data_file_path("images-idx3");
+    config.data.labels = data_file_path("labels-idx1");
     CHECK_OK(lsi_datasets_open(&config, &train, &val));
     assert_string_equal(train->ops->name, "idx");
     assert_int_equal(train->n_classes, 7);
@@ -166,7 +167,9 @@ static void validation_files_have_the_classes_of_train(void **state)
     write_idx("a-images-idx3", "a-labels-idx1", 50, 7);
     write_idx("b-images-idx3", "b-labels-idx1", 9, 5);
     config.data.train = data_file_path("a-images-idx3");
+    config.data.labels = data_file_path("a-labels-idx1");
     config.data.val = data_file_path("b-images-idx3");
+    config.data.val_labels = data_file_path("b-labels-idx1");
     CHECK_OK(lsi_datasets_open(&config, &train, &val));
     assert_int_equal(val->n_samples, 9);
     assert_int_equal(val->n_classes, 7);
@@ -178,6 +181,7 @@ static void validation_files_have_the_classes_of_train(void **state)
 
     write_idx("c", "d", 9, 8);
     config.data.val = data_file_path("c");
+    config.data.val_labels = "";
     CHECK_FAILS(lsi_datasets_open(&config, &train, &val), LS_ERR_DATA,
                 "set data.labels (data.val_labels for data.val)");
     config.data.val_labels = data_file_path("d");
@@ -251,6 +255,7 @@ static void memory_may_run_out_anywhere(void **state)
 
     write_idx("images-idx3", "labels-idx1", 50, 7);
     config[0].data.train = data_file_path("images-idx3");
+    config[0].data.labels = data_file_path("labels-idx1");
     config[1].data.train = data_file_write_gzip("text.gz", ids, sizeof ids);
     config[2].data.train = data_file_write_shard("tokens", 2, 101, ids);
     for (int i = 0; i < 4; i++) {

@@ -80,26 +80,14 @@ static void given_classes_win(void **state)
                 "/y: label 9 of sample 2 is not below the number of classes, 9");
 }
 
-static void label_file_is_found_by_name(void **state)
+static void labels_must_be_named(void **state)
 {
     ls_dataset *data;
     (void)state;
 
-    write_labels("train-labels-idx1-ubyte.gz", true);
-    CHECK_OK(lsi_dataset_idx(write_images("train-images-idx3-ubyte.gz", true), NULL, 0, &data));
-    check_samples(data);
-    lsi_dataset_close(&data);
-    CHECK_OK(lsi_dataset_idx(data_file_path("train-images-idx3-ubyte.gz"), "", 0, &data));
-    lsi_dataset_close(&data);
-
-    CHECK_FAILS(lsi_dataset_idx(write_images("pictures", false), NULL, 0, &data), LS_ERR_DATA,
+    CHECK_FAILS(lsi_dataset_idx(write_images("pictures", false), "", 0, &data), LS_ERR_DATA,
                 "/pictures: has no 'images-idx3' in its name");
-    CHECK_FAILS(lsi_dataset_idx(data_file_path("pictures"), NULL, 0, &data), LS_ERR_DATA, "set data.labels");
-    /* Only the name of the file counts, not the folder's. */
-    assert_int_equal(mkdir(data_file_path("images-idx3"), 0700), 0);
-    CHECK_FAILS(lsi_dataset_idx(write_images("images-idx3/a", false), NULL, 0, &data), LS_ERR_DATA, "set data.labels");
-    CHECK_FAILS(lsi_dataset_idx(write_images("t10k-images-idx3-ubyte", false), NULL, 0, &data), LS_ERR_DATA,
-                "/t10k-labels-idx1-ubyte: cannot open: No such file");
+    assert_non_null(strstr(ls_failure_message(), "set data.labels"));
 }
 
 static void any_rank_of_images_is_flattened(void **state)
@@ -230,7 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plain_and_gzip_give_the_same, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(given_classes_win, data_file_setup, data_file_teardown),
-        cmocka_unit_test_setup_teardown(label_file_is_found_by_name, data_file_setup, data_file_teardown),
+        cmocka_unit_test_setup_teardown(labels_must_be_named, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(any_rank_of_images_is_flattened, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(files_that_cannot_be_read, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(damaged_images, data_file_setup, data_file_teardown),

@@ -75,6 +75,11 @@ static ls_var attention_heads(ls_graph *g, ls_var x, ls_var t)
     (void)t;
     return ls_attention(g, "bad", ls_linear(g, "fc", x, 12, &plain), 3, 0.0f);
 }
+static ls_var attention_head_size(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_attention(g, "bad", ls_linear(g, "fc", x, 3 * 514, &plain), 2, 0.0f);
+}
 static ls_var loss_rows(ls_graph *g, ls_var x, ls_var t)
 {
     (void)t;
@@ -105,6 +110,7 @@ static void test_errors(void **state)
         {embedding_of_reals, "tokens", "real [4, 6]"},
         {attention_width, "3 x width", "[4, 10]"},
         {attention_heads, "3 heads", "width 4"},
+        {attention_head_size, "2 heads of 257 channels", "at most 256"},
         {loss_rows, "[4, 6]", "[5]"},
         {loss_classes, "6 classes", "3 columns of padding"},
     };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -61,6 +62,8 @@ static void lines_are_exact(void **state)
     lsi_jsonl_strings(jsonl, "names", names, 3);
     lsi_jsonl_strings(jsonl, "none", names, 0);
     lsi_jsonl_ints(jsonl, "counts", counts, 3);
+    lsi_jsonl_named_ints(jsonl, "named", names, counts, 3);
+    lsi_jsonl_named_ints(jsonl, "nobody", names, counts, 0);
     CHECK_OK(lsi_jsonl_end(jsonl));
     lsi_jsonl_begin(jsonl, "done");
     CHECK_OK(lsi_jsonl_end(jsonl));
@@ -70,7 +73,8 @@ static void lines_are_exact(void **state)
                         "{\"event\":\"start\",\"least\":-9223372036854775808,\"yes\":true,\"no\":false,"
                         "\"third\":0.333333343,\"third\":0.33333333333333331,\"whole\":2,"
                         "\"huge\":1.0000000000000001e+300,\"names\":[\"a\",\"b\\\"\",\"\\\\\"],\"none\":[],"
-                        "\"counts\":[-1,0,9223372036854775807]}\n"
+                        "\"counts\":[-1,0,9223372036854775807],"
+                        "\"named\":{\"a\":-1,\"b\\\"\":0,\"\\\\\":9223372036854775807},\"nobody\":{}}\n"
                         "{\"event\":\"done\"}\n");
 }
 
@@ -225,6 +229,37 @@ static void a_short_write_is_reported(void **state)
     lsi_jsonl_close(&jsonl);
 }
 
+static void one_run_at_a_time_writes(void **state)
+{
+    (void)state;
+    lsi_jsonl *first = NULL, *second = NULL;
+
+    CHECK_OK(lsi_jsonl_open(path, &first));
+    CHECK_FAILS(lsi_jsonl_open(path, &second), LS_ERR_OUTPUT, "m.jsonl: another run is writing to it");
+    assert_null(second);
+    lsi_jsonl_close(&first);
+    CHECK_OK(lsi_jsonl_open(path, &second));
+    lsi_jsonl_close(&second);
+}
+
+/* A pipe without a reader neither blocks the opening nor ends the process. */
+static void a_pipe_without_a_reader_is_reported(void **state)
+{
+    (void)state;
+    lsi_jsonl *jsonl = NULL;
+
+    assert_int_equal(mkfifo(path, 0666), 0);
+    CHECK_FAILS(lsi_jsonl_open(path, &jsonl), LS_ERR_OUTPUT, "m.jsonl: cannot open for writing: nobody reads");
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    CHECK_OK(lsi_jsonl_open(path, &jsonl));
+    lsi_jsonl_begin(jsonl, "step");
+    CHECK_OK(lsi_jsonl_end(jsonl));
+    close(reader);
+    lsi_jsonl_begin(jsonl, "step");
+    CHECK_FAILS(lsi_jsonl_end(jsonl), LS_ERR_OUTPUT, "m.jsonl: cannot write: Broken pipe");
+    lsi_jsonl_close(&jsonl);
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     bool done = false;
@@ -261,6 +296,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_that_cannot_be_opened_are_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_full_disk_is_reported, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_short_write_is_reported, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(one_run_at_a_time_writes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_pipe_without_a_reader_is_reported, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(memory_may_run_out_anywhere, make_folder, remove_folder),
     };
 

@@ -9,8 +9,7 @@
  *     op_case_view(&c, &a.y, n, LS_F32);
  *     op_case_run(&c);
  *     op_case_expect(&c, &a.y, reference, 1e-6, 1e-6);
- *     op_case_close(&c);
- */
+ *     op_case_close(&c); */
 #ifndef LS_TESTS_SUPPORT_OP_CASE_H
 #define LS_TESTS_SUPPORT_OP_CASE_H
 

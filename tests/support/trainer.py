@@ -89,11 +89,14 @@ def read_events(path):
 
 TIMES = {"step_seconds", "data_wait_seconds", "compute_seconds", "comm_seconds", "comm_exposed_seconds",
          "samples_per_second", "tokens_per_second", "train_seconds"}
+MEMORY = {"memory_planned_bytes", "memory_peak_bytes", "resident_start_bytes", "resident_peak_bytes"}
 
 
 def results(events):
-    """What must not depend on how a run was executed: step, eval and done lines without times."""
-    return [{k: v for k, v in e.items() if k not in TIMES} for e in events if e["event"] in ("step", "eval", "skip", "done")]
+    """What must not depend on how a run was executed: step, eval and done lines without times and memory."""
+    left_out = TIMES | MEMORY
+    return [{k: v for k, v in e.items() if k not in left_out} for e in events
+            if e["event"] in ("step", "eval", "skip", "done")]
 
 
 def idx_bytes(dims, data):

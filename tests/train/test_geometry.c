@@ -90,12 +90,29 @@ static void buckets_cover_the_index_from_the_end(void **state)
     }
 }
 
+/* The number is an int: what would not fit is refused, never wrapped round. */
+static void buckets_beyond_counting_are_refused(void **state)
+{
+    (void)state;
+    for (int power = 0; power < 48; power++) {
+        int64_t blocks = (int64_t)1 << power, n = blocks * LSI_BLOCK;
+
+        if (power <= 24) {
+            CHECK_OK(lsi_bucket_check(n, 65536));
+            assert_int_equal(lsi_bucket_number(n, 65536), blocks);
+        } else {
+            CHECK_FAILS(lsi_bucket_check(n, 65536), LS_ERR_CONFIG, "comm.bucket_bytes = 65536");
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_slot_runs_once),
         cmocka_unit_test(more_processes_than_lanes_is_refused),
         cmocka_unit_test(buckets_cover_the_index_from_the_end),
+        cmocka_unit_test(buckets_beyond_counting_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,14 +9,14 @@
 
 static ls_status copy(ls_stream *stream, void *destination, const void *source, size_t bytes)
 {
-    lsi_command command = {.kind = LSI_COMMAND_COPY, .of.copy = {destination, source, bytes}};
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_COPY, .of.copy = {destination, source, bytes}};
 
     return bytes == 0 ? LS_OK : lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }
 
 static ls_status fill(ls_stream *stream, void *destination, int byte, size_t bytes)
 {
-    lsi_command command = {.kind = LSI_COMMAND_FILL,
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_FILL,
                            .value = (unsigned char)byte,
                            .of.copy = {.destination = destination, .bytes = bytes}};
 
@@ -25,7 +25,7 @@ static ls_status fill(ls_stream *stream, void *destination, int byte, size_t byt
 
 static ls_status launch(ls_stream *stream, const ls_op *op, const void *arguments)
 {
-    lsi_command command = {.kind = LSI_COMMAND_OP, .of.op = op};
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_OP, .of.op = op};
 
     LS_REQUIRE(op->cpu != NULL, LS_ERR_DEVICE, "op %s: no function for the cpu backend", op->name);
     LS_REQUIRE(op->arguments_bytes <= LS_OP_MAX_ARGUMENTS, LS_ERR_INTERNAL,
@@ -36,21 +36,21 @@ static ls_status launch(ls_stream *stream, const ls_op *op, const void *argument
 
 static ls_status flag_set(ls_stream *stream, ls_flag *flag, uint32_t value)
 {
-    lsi_command command = {.kind = LSI_COMMAND_FLAG_SET, .value = value, .of.word = &flag->word};
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_FLAG_SET, .value = value, .of.word = &flag->word};
 
     return lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }
 
 static ls_status flag_wait(ls_stream *stream, ls_flag *flag, uint32_t value)
 {
-    lsi_command command = {.kind = LSI_COMMAND_FLAG_WAIT, .value = value, .of.word = &flag->word};
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_FLAG_WAIT, .value = value, .of.word = &flag->word};
 
     return lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }
 
 static ls_status stamp(ls_stream *stream, uint32_t id)
 {
-    lsi_command command = {.kind = LSI_COMMAND_STAMP, .value = id};
+    lsi_cpu_command command = {.kind = LSI_CPU_COMMAND_STAMP, .value = id};
 
     return lsi_cpu_stream_submit(stream, &command, NULL, 0);
 }
@@ -96,6 +96,7 @@ static ls_status host_flag_wait_change(ls_device *device, ls_flag *flag, uint32_
 const ls_backend lsi_cpu_backend = {
     .struct_size = sizeof(ls_backend),
     .name = "cpu",
+    .host_memory = true,
     .open = lsi_cpu_device_open,
     .close = lsi_cpu_device_close,
     .memory_info = lsi_cpu_memory_info,

@@ -5,11 +5,11 @@
 
 #include "backend/cpu/event.h"
 #include "backend/cpu/isa.h"
-#include "backend/cpu/proc.h"
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "base/tsan.h"
 

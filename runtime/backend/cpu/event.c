@@ -60,7 +60,7 @@ ls_status lsi_cpu_event_record(ls_event *event, ls_stream *stream)
         LS_TRY(lsi_cpu_recording_mark((lsi_cpu_stream *)stream, &e->edge));
         e->capture = d->capture->number;
     } else {
-        lsi_command set = {.kind = LSI_COMMAND_COUNTER_SET, .value = e->queued + 1, .of.counter = &e->done};
+        lsi_cpu_command set = {.kind = LSI_CPU_COMMAND_COUNTER_SET, .value = e->queued + 1, .of.counter = &e->done};
 
         LS_TRY(lsi_cpu_stream_submit(stream, &set, NULL, 0));
         e->queued++;
@@ -75,7 +75,7 @@ ls_status lsi_cpu_event_wait(ls_stream *stream, ls_event *event)
     lsi_cpu_event *e = (lsi_cpu_event *)event;
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
     lsi_cpu_device *d = (lsi_cpu_device *)event->device;
-    lsi_command wait = {.kind = LSI_COMMAND_COUNTER_WAIT, .value = e->queued, .of.counter = &e->done};
+    lsi_cpu_command wait = {.kind = LSI_CPU_COMMAND_COUNTER_WAIT, .value = e->queued, .of.counter = &e->done};
 
     if (d->capture != NULL) {
         if (!e->recorded || e->capture != d->capture->number) {

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/cpu/proc.h"
+#include "base/proc.h"
 
 enum { SMALL_ALIGNMENT = 256, HUGE_PAGE = 2 * 1024 * 1024 };
 

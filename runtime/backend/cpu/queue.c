@@ -6,19 +6,19 @@
 #include "base/tsan.h"
 
 /* About a thousand commands, which is more than a host thread gains by running ahead. */
-enum { RING_BYTES = 256 * 1024, GRAIN = alignof(lsi_command) };
+enum { RING_BYTES = 256 * 1024, GRAIN = alignof(lsi_cpu_command) };
 
-size_t lsi_command_room(size_t extra)
+size_t lsi_cpu_command_room(size_t extra)
 {
-    return sizeof(lsi_command) + (extra + GRAIN - 1) / GRAIN * GRAIN;
+    return sizeof(lsi_cpu_command) + (extra + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-void lsi_command_store(void *room, const lsi_command *command, const void *extra, size_t extra_bytes)
+void lsi_cpu_command_store(void *room, const lsi_cpu_command *command, const void *extra, size_t extra_bytes)
 {
-    lsi_command *stored = room;
+    lsi_cpu_command *stored = room;
 
     *stored = *command;
-    stored->bytes = (uint32_t)lsi_command_room(extra_bytes);
+    stored->bytes = (uint32_t)lsi_cpu_command_room(extra_bytes);
     if (extra_bytes > 0) {
         memcpy(stored + 1, extra, extra_bytes);
     }
@@ -44,9 +44,9 @@ void lsi_queue_close(lsi_queue *queue)
     lsi_memory_free(queue->ring);
 }
 
-void lsi_queue_give(lsi_queue *queue, const lsi_command *command, const void *extra, size_t extra_bytes)
+void lsi_queue_give(lsi_queue *queue, const lsi_cpu_command *command, const void *extra, size_t extra_bytes)
 {
-    size_t need = lsi_command_room(extra_bytes);
+    size_t need = lsi_cpu_command_room(extra_bytes);
 
     lsi_tsan_hide();
     pthread_mutex_lock(&queue->mutex);
@@ -59,14 +59,14 @@ void lsi_queue_give(lsi_queue *queue, const lsi_command *command, const void *ex
     }
     queue->giver_sleeps = false;
     if (skip > 0) {
-        lsi_command *filler = (lsi_command *)(queue->ring + queue->given % RING_BYTES);
+        lsi_cpu_command *filler = (lsi_cpu_command *)(queue->ring + queue->given % RING_BYTES);
 
-        filler->kind = LSI_COMMAND_SKIP;
+        filler->kind = LSI_CPU_COMMAND_SKIP;
         filler->bytes = (uint32_t)skip;
         queue->given += skip;
     }
     void *room = queue->ring + queue->given % RING_BYTES;
-    lsi_command_store(room, command, extra, extra_bytes);
+    lsi_cpu_command_store(room, command, extra, extra_bytes);
     lsi_tsan_show();
     lsi_tsan_release(room);
     lsi_tsan_hide();
@@ -78,9 +78,9 @@ void lsi_queue_give(lsi_queue *queue, const lsi_command *command, const void *ex
     lsi_tsan_show();
 }
 
-const lsi_command *lsi_queue_take(lsi_queue *queue)
+const lsi_cpu_command *lsi_queue_take(lsi_queue *queue)
 {
-    const lsi_command *command;
+    const lsi_cpu_command *command;
 
     lsi_tsan_hide();
     pthread_mutex_lock(&queue->mutex);
@@ -95,8 +95,8 @@ const lsi_command *lsi_queue_take(lsi_queue *queue)
             pthread_cond_wait(&queue->not_empty, &queue->mutex);
         }
         queue->taker_sleeps = false;
-        command = (const lsi_command *)(queue->ring + queue->taken % RING_BYTES);
-        if (command->kind != LSI_COMMAND_SKIP) {
+        command = (const lsi_cpu_command *)(queue->ring + queue->taken % RING_BYTES);
+        if (command->kind != LSI_CPU_COMMAND_SKIP) {
             break;
         }
         queue->taken += command->bytes;

@@ -1,14 +1,11 @@
 #include "backend/cpu/recording.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 
-/* Makes room for `needed` bytes, keeping the first `used`. */
-static ls_status grow(void **data, size_t used, size_t needed, size_t *room)
+/* Makes room for `needed` bytes. */
+static ls_status grow(void **data, size_t needed, size_t *room)
 {
     size_t larger = *room > 0 ? *room : 4096;
-    void *moved = NULL;
 
     if (needed <= *room) {
         return LS_OK;
@@ -16,12 +13,7 @@ static ls_status grow(void **data, size_t used, size_t needed, size_t *room)
     while (larger < needed) {
         larger *= 2;
     }
-    LS_TRY(lsi_memory_alloc(larger, "captured commands", &moved));
-    if (used > 0) {
-        memcpy(moved, *data, used);
-    }
-    lsi_memory_free(*data);
-    *data = moved;
+    LS_TRY(lsi_memory_resize(data, larger, "captured commands"));
     *room = larger;
     return LS_OK;
 }
@@ -43,21 +35,20 @@ static ls_status lane_add(lsi_cpu_recording *recording, lsi_cpu_stream *stream)
     return LS_OK;
 }
 
-static ls_status append(lsi_cpu_stream *stream, const lsi_command *command, const void *extra, size_t extra_bytes)
+static ls_status append(lsi_cpu_stream *stream, const lsi_cpu_command *command, const void *extra, size_t extra_bytes)
 {
     lsi_cpu_lane *lane = stream->lane;
-    size_t end;
 
     LS_REQUIRE(lane != NULL, LS_ERR_INTERNAL,
                "work for stream %s while a capture is open that it is not part of: it joins by waiting for an event "
                "recorded inside",
                stream->name);
-    end = lane->used + lsi_command_room(extra_bytes);
-
+    size_t end = lane->used + lsi_cpu_command_room(extra_bytes);
     void *commands = lane->commands;
-    LS_TRY(grow(&commands, lane->used, end, &lane->room));
+
+    LS_TRY(grow(&commands, end, &lane->room));
     lane->commands = commands;
-    lsi_command_store(lane->commands + lane->used, command, extra, extra_bytes);
+    lsi_cpu_command_store(lane->commands + lane->used, command, extra, extra_bytes);
     lane->last = lane->used;
     lane->used = end;
     return LS_OK;
@@ -69,7 +60,7 @@ ls_status lsi_cpu_recording_spoil(lsi_cpu_device *device, ls_status status)
     return status;
 }
 
-ls_status lsi_cpu_recording_append(lsi_cpu_stream *stream, const lsi_command *command, const void *extra,
+ls_status lsi_cpu_recording_append(lsi_cpu_stream *stream, const lsi_cpu_command *command, const void *extra,
                                    size_t extra_bytes)
 {
     ls_status status = append(stream, command, extra, extra_bytes);
@@ -80,12 +71,12 @@ ls_status lsi_cpu_recording_append(lsi_cpu_stream *stream, const lsi_command *co
 ls_status lsi_cpu_recording_mark(lsi_cpu_stream *stream, uint32_t *out_edge)
 {
     lsi_cpu_recording *recording = ((lsi_cpu_device *)stream->head.device)->capture;
-    lsi_command set = {.kind = LSI_COMMAND_EDGE_SET, .value = (uint32_t)recording->n_edges};
-    size_t used = recording->n_edges * sizeof(lsi_cpu_edge);
+    lsi_cpu_command set = {.kind = LSI_CPU_COMMAND_EDGE_SET, .value = (uint32_t)recording->n_edges};
+    size_t needed = (recording->n_edges + 1) * sizeof(lsi_cpu_edge);
     void *edges = recording->edges;
 
     LS_TRY(lsi_cpu_recording_append(stream, &set, NULL, 0));
-    ls_status status = grow(&edges, used, used + sizeof(lsi_cpu_edge), &recording->edges_room);
+    ls_status status = grow(&edges, needed, &recording->edges_room);
     if (status != LS_OK) {
         return lsi_cpu_recording_spoil((lsi_cpu_device *)stream->head.device, status);
     }
@@ -97,7 +88,7 @@ ls_status lsi_cpu_recording_mark(lsi_cpu_stream *stream, uint32_t *out_edge)
 ls_status lsi_cpu_recording_join(lsi_cpu_stream *stream, uint32_t edge)
 {
     lsi_cpu_device *device = (lsi_cpu_device *)stream->head.device;
-    lsi_command wait = {.kind = LSI_COMMAND_EDGE_WAIT, .value = edge};
+    lsi_cpu_command wait = {.kind = LSI_CPU_COMMAND_EDGE_WAIT, .value = edge};
 
     if (stream->lane == NULL) {
         ls_status status = lane_add(device->capture, stream);
@@ -139,9 +130,9 @@ static ls_status check_closed(const lsi_cpu_recording *recording)
 {
     LS_REQUIRE(!recording->broken, LS_ERR_INTERNAL, "the capture is not whole: a call inside it failed");
     for (const lsi_cpu_lane *lane = recording->lanes->next; lane != NULL; lane = lane->next) {
-        const lsi_command *last = (const lsi_command *)(lane->commands + lane->last);
+        const lsi_cpu_command *last = (const lsi_cpu_command *)(lane->commands + lane->last);
 
-        LS_REQUIRE(last->kind == LSI_COMMAND_EDGE_SET && recording->edges[last->value].awaited, LS_ERR_INTERNAL,
+        LS_REQUIRE(last->kind == LSI_CPU_COMMAND_EDGE_SET && recording->edges[last->value].awaited, LS_ERR_INTERNAL,
                    "stream %s does not end the capture with a record that another stream waits for",
                    lane->stream->name);
     }
@@ -178,7 +169,7 @@ ls_status lsi_cpu_recording_replay(ls_recording *recording)
     }
     r->n_launches++;
     for (lsi_cpu_lane *lane = r->lanes; lane != NULL; lane = lane->next) {
-        lsi_command run = {.kind = LSI_COMMAND_LANE, .value = r->n_launches, .of.lane = lane};
+        lsi_cpu_command run = {.kind = LSI_CPU_COMMAND_LANE, .value = r->n_launches, .of.lane = lane};
 
         LS_TRY(lsi_cpu_stream_submit(&lane->stream->head, &run, NULL, 0));
     }

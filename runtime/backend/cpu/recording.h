@@ -30,8 +30,8 @@ typedef struct lsi_cpu_recording {
 } lsi_cpu_recording;
 
 /* For calls while a capture is open. */
-LS_MUST_USE ls_status lsi_cpu_recording_append(lsi_cpu_stream *stream, const lsi_command *command, const void *extra,
-                                               size_t extra_bytes);
+LS_MUST_USE ls_status lsi_cpu_recording_append(lsi_cpu_stream *stream, const lsi_cpu_command *command,
+                                               const void *extra, size_t extra_bytes);
 /* A record on the stream: its edge. */
 LS_MUST_USE ls_status lsi_cpu_recording_mark(lsi_cpu_stream *stream, uint32_t *out_edge);
 /* A wait for an edge, by which a stream joins the capture. */

@@ -13,10 +13,10 @@
 
 /* ---- on the stream's thread --------------------------------------------------------------------------------- */
 
-static void run_op(const lsi_cpu_stream *stream, const lsi_command *command)
+static void run_op(const lsi_cpu_stream *stream, const lsi_cpu_command *command)
 {
     const ls_op *op = command->of.op;
-    const void *arguments = lsi_command_extra(command);
+    const void *arguments = lsi_cpu_command_extra(command);
     lsi_failure cause;
 
     lsi_op_declare_accesses(op, arguments);
@@ -34,14 +34,14 @@ static void run_op(const lsi_cpu_stream *stream, const lsi_command *command)
     lsi_cpu_device_fail(stream->head.device, status, ls_failure_message());
 }
 
-static void copy(const lsi_command *command)
+static void copy(const lsi_cpu_command *command)
 {
     lsi_tsan_reads(command->of.copy.source, command->of.copy.bytes);
     lsi_tsan_writes(command->of.copy.destination, command->of.copy.bytes);
     memcpy(command->of.copy.destination, command->of.copy.source, command->of.copy.bytes);
 }
 
-static void fill(const lsi_command *command)
+static void fill(const lsi_cpu_command *command)
 {
     lsi_tsan_writes(command->of.copy.destination, command->of.copy.bytes);
     memset(command->of.copy.destination, (int)command->value, command->of.copy.bytes);
@@ -51,52 +51,52 @@ static void run_lane(const lsi_cpu_stream *stream, const lsi_cpu_lane *lane, uin
 
 /* After a failure or an abort work is skipped and words are still set. Then the records that events and edges wait for
  * always come, and order is kept to the end; only a flag, which others set, may never be. */
-static void run(const lsi_cpu_stream *stream, const lsi_command *command)
+static void run(const lsi_cpu_stream *stream, const lsi_cpu_command *command)
 {
     lsi_cpu_device *device = (lsi_cpu_device *)stream->head.device;
     lsi_word_limit limit = {.stop = &device->stopped, .stop_bits = LSI_CPU_FAILED | LSI_CPU_ABORTED};
     bool stopped = lsi_cpu_device_stopped(device);
 
     switch (command->kind) {
-    case LSI_COMMAND_OP:
+    case LSI_CPU_COMMAND_OP:
         if (!stopped) {
             run_op(stream, command);
         }
         break;
-    case LSI_COMMAND_COPY:
+    case LSI_CPU_COMMAND_COPY:
         if (!stopped) {
             copy(command);
         }
         break;
-    case LSI_COMMAND_FILL:
+    case LSI_CPU_COMMAND_FILL:
         if (!stopped) {
             fill(command);
         }
         break;
-    case LSI_COMMAND_STAMP:
+    case LSI_CPU_COMMAND_STAMP:
         if (!stopped) {
             lsi_cpu_device_stamp(device, command->value);
         }
         break;
-    case LSI_COMMAND_FLAG_SET:
+    case LSI_CPU_COMMAND_FLAG_SET:
         lsi_word_set(command->of.word, command->value);
         break;
-    case LSI_COMMAND_FLAG_WAIT:
+    case LSI_CPU_COMMAND_FLAG_WAIT:
         lsi_word_wait(command->of.word, LSI_WORD_EQUAL, command->value, limit, NULL);
         break;
-    case LSI_COMMAND_COUNTER_SET:
+    case LSI_CPU_COMMAND_COUNTER_SET:
         lsi_counter_set(command->of.counter, command->value);
         break;
-    case LSI_COMMAND_COUNTER_WAIT:
+    case LSI_CPU_COMMAND_COUNTER_WAIT:
         lsi_counter_wait(command->of.counter, command->value);
         break;
-    case LSI_COMMAND_LANE:
+    case LSI_CPU_COMMAND_LANE:
         run_lane(stream, command->of.lane, command->value);
         break;
-    case LSI_COMMAND_EDGE_SET:      /* of lanes, which know their edges */
-    case LSI_COMMAND_EDGE_WAIT:
-    case LSI_COMMAND_SKIP:          /* of the queue and the thread */
-    case LSI_COMMAND_STOP:
+    case LSI_CPU_COMMAND_EDGE_SET:      /* of lanes, which know their edges */
+    case LSI_CPU_COMMAND_EDGE_WAIT:
+    case LSI_CPU_COMMAND_SKIP:          /* of the queue and the thread */
+    case LSI_CPU_COMMAND_STOP:
         break;
     }
 }
@@ -108,12 +108,12 @@ static void run_lane(const lsi_cpu_stream *stream, const lsi_cpu_lane *lane, uin
 
     /* After its last command, which lets the origin go on, the recording may be gone. */
     while (next < end) {
-        const lsi_command *command = (const lsi_command *)next;
+        const lsi_cpu_command *command = (const lsi_cpu_command *)next;
 
         next += command->bytes;
-        if (command->kind == LSI_COMMAND_EDGE_SET) {
+        if (command->kind == LSI_CPU_COMMAND_EDGE_SET) {
             lsi_counter_set(&edges[command->value].passed, launch);
-        } else if (command->kind == LSI_COMMAND_EDGE_WAIT) {
+        } else if (command->kind == LSI_CPU_COMMAND_EDGE_WAIT) {
             lsi_counter_wait(&edges[command->value].passed, launch);
         } else {
             run(stream, command);
@@ -126,9 +126,9 @@ static void *stream_main(void *argument)
     lsi_cpu_stream *stream = argument;
 
     for (;;) {
-        const lsi_command *command = lsi_queue_take(&stream->queue);
+        const lsi_cpu_command *command = lsi_queue_take(&stream->queue);
 
-        if (command->kind == LSI_COMMAND_STOP) {
+        if (command->kind == LSI_CPU_COMMAND_STOP) {
             return NULL;
         }
         run(stream, command);
@@ -137,7 +137,7 @@ static void *stream_main(void *argument)
 
 /* ---- on the host's ---------------------------------------------------------------------------------------- */
 
-ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_command *command, const void *extra, size_t extra_bytes)
+ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_cpu_command *command, const void *extra, size_t extra_bytes)
 {
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
 
@@ -176,7 +176,7 @@ no_queue:
 void lsi_cpu_stream_destroy(ls_stream *stream)
 {
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
-    lsi_command stop = {.kind = LSI_COMMAND_STOP};
+    lsi_cpu_command stop = {.kind = LSI_CPU_COMMAND_STOP};
 
     if (s == NULL) {
         return;
@@ -192,7 +192,7 @@ ls_status lsi_cpu_stream_sync(ls_stream *stream)
 {
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
     lsi_cpu_device *d = (lsi_cpu_device *)stream->device;
-    lsi_command set = {.kind = LSI_COMMAND_COUNTER_SET, .value = s->n_syncs + 1, .of.counter = &s->synced};
+    lsi_cpu_command set = {.kind = LSI_CPU_COMMAND_COUNTER_SET, .value = s->n_syncs + 1, .of.counter = &s->synced};
 
     if (d->capture != NULL) {
         return lsi_cpu_recording_spoil(

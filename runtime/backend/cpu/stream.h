@@ -17,7 +17,7 @@ typedef struct lsi_cpu_stream {
 } lsi_cpu_stream;
 
 /* Queues the command, or records it while a capture is open. */
-LS_MUST_USE ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_command *command, const void *extra,
+LS_MUST_USE ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_cpu_command *command, const void *extra,
                                             size_t extra_bytes);
 
 ls_status lsi_cpu_stream_create(ls_device *device, const char *name, int priority, ls_stream **out);

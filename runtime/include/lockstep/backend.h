@@ -91,6 +91,7 @@ LS_MUST_USE ls_status ls_op_launch(ls_stream *stream, const ls_op *op, const voi
 struct ls_backend {
     size_t struct_size;
     const char *name;               /* the word used in device.backend */
+    bool host_memory;               /* device memory is the host's: all processes of a node share what is free */
 
     ls_status (*open)(const ls_device_options *options, ls_device **out);
     void (*close)(ls_device *device);                   /* NULL is accepted; everything made from it is gone by then */

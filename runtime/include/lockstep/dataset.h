@@ -21,8 +21,7 @@ typedef struct ls_dataset_ops {
     const char *name;               /* the word used in data.kind */
     void (*close)(ls_dataset *dataset);
     /* Writes sample `index` (0 <= index < n_samples): input_count elements of input_dtype, target_count int32.
-     * Called by several threads at once. Values are checked here, as they are read: ERR_DATA names file, offset, value.
-     */
+     * Called by several threads at once. Values are checked as they are read: ERR_DATA names file, offset, value. */
     ls_status (*read)(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets);
 } ls_dataset_ops;
 

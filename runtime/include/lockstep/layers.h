@@ -27,22 +27,19 @@ typedef struct ls_linear_options {
 
 /* y[.., out] = x[.., in] W + b, over the last extent. */
 ls_var ls_linear(ls_graph *graph, const char *name, ls_var x, int64_t out_features, const ls_linear_options *options);
-/* Normalises the last extent to mean 0, variance 1 (eps 1e-5), then scales and shifts: weight 1, bias 0 at the start.
- */
+/* Normalises the last extent to mean 0, variance 1 (eps 1e-5), scales and shifts; weight starts at 1, bias at 0. */
 ls_var ls_layernorm(ls_graph *graph, const char *name, ls_var x);
 /* x * 0.5 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
 ls_var ls_gelu(ls_graph *graph, const char *name, ls_var x);
 ls_var ls_relu(ls_graph *graph, const char *name, ls_var x);
 /* Element-wise sum of two values of equal shape. */
 ls_var ls_add(ls_graph *graph, const char *name, ls_var a, ls_var b);
-/* Zeroes elements with the given probability and scales the others by 1 / (1 - probability); nothing outside training.
- */
+/* Zeroes elements with the given probability, scales the others by 1 / (1 - probability); nothing outside training. */
 ls_var ls_dropout(ls_graph *graph, const char *name, ls_var x, float probability);
 /* tokens [T] int32 -> [T, width]: row of TOKEN_NAME.weight [vocab padded, width] plus row t of POSITION_NAME.weight. */
 ls_var ls_embedding(ls_graph *graph, const char *token_name, const char *position_name, ls_var tokens, int64_t vocab,
                     int64_t pad_vocab_to, int64_t width, ls_init init);
-/* qkv [T, 3 width] -> [T, width]: causal softmax(q k^T / sqrt(width / heads)) v per head, dropout on the probabilities.
- */
+/* qkv [T, 3 width] -> [T, width]: per head, causal softmax(q k^T / sqrt(width / heads)) v, the softmax with dropout. */
 ls_var ls_attention(ls_graph *graph, const char *name, ls_var qkv, int64_t heads, float dropout);
 /* Mean cross-entropy over the counted targets. logits [.., >= n_classes], targets [..]; columns beyond n_classes are
  * ignored, as are targets below 0. */

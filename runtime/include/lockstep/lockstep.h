@@ -1,5 +1,4 @@
-/* The one header for training programs. backend.h, comm.h, layer.h and dataset.h are for those who extend the runtime.
- */
+/* The one header for training programs. backend.h, comm.h, layer.h and dataset.h are for extending the runtime. */
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 

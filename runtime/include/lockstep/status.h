@@ -1,8 +1,7 @@
 /* Status codes, and the four macros that may return from the calling function.
  *
  * The code that knows the cause calls LS_FAIL once, with the key, path, size or layer in the message; everyone above
- * passes the status up with LS_TRY. The message lives in a record of the thread (base/failure.h) until it is printed.
- */
+ * passes the status up with LS_TRY. The message lives in a record of the thread until it is printed. */
 #ifndef LS_STATUS_H
 #define LS_STATUS_H
 

@@ -1,8 +1,7 @@
 /* Everything one step decides, in device memory: one struct per rank, equal bits on all ranks.
  *
  * The commit op alone writes it; optimizer, dropout and loss kernels read it (LS_STATE in ops.def). Whatever changes
- * from step to step reaches a kernel through this struct and never by value, so that a captured step can be replayed.
- */
+ * from step to step reaches a kernel through this struct, never by value: a captured step can then be replayed. */
 #ifndef LS_STEP_STATE_H
 #define LS_STEP_STATE_H
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/proc.h"
+#include "base/proc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,4 +42,20 @@ bool lsi_proc_number(const char *path, uint64_t *out)
     bool found = fscanf(file, "%" SCNu64, out) == 1;
     fclose(file);
     return found;
+}
+
+static bool own_bytes(const char *key, int64_t *out)
+{
+    char kib[32];
+
+    if (!lsi_proc_find("/proc/self/status", key, kib, sizeof kib)) {
+        return false;
+    }
+    *out = (int64_t)strtoll(kib, NULL, 10) * 1024;
+    return true;
+}
+
+bool lsi_proc_resident(int64_t *now, int64_t *most)
+{
+    return own_bytes("VmRSS", now) && own_bytes("VmHWM", most);
 }
