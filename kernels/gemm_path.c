@@ -17,8 +17,3 @@ bool lsi_gemm_bf16_is_native(void)
 {
     return lsi_gemm_bf16_is_supported() && pays();
 }
-
-const char *lsi_gemm_bf16_path(void)
-{
-    return lsi_gemm_bf16_is_native() ? "native" : "widened to f32";
-}

@@ -7,7 +7,5 @@
 
 /* Whether the library multiplies them as they are; else they are widened to f32. Follows from library and processor. */
 bool lsi_gemm_bf16_is_native(void);
-/* "native" or "widened to f32": for one line to people, and the fingerprint. */
-const char *lsi_gemm_bf16_path(void);
 
 #endif

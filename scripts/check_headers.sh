@@ -7,7 +7,7 @@ root=${1:-$(dirname "$0")/..}
 cd "$root"
 : "${CC:=gcc}" "${CXX:=g++}"
 
-warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror -fopenmp-simd"
 # What the build defines for kernels (CMakeLists.txt), so that their headers stand alone as well.
 defines="-D_GNU_SOURCE -DLSI_BUILD_ISA_GENERIC -DLSI_ISA=generic"
 include="-I runtime/include -I runtime -I ."

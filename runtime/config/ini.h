@@ -23,8 +23,8 @@ typedef ls_status (*lsi_ini_fn)(void *user, const lsi_ini_line *line);
  * for one. */
 LS_MUST_USE ls_status lsi_ini_read(const char *name, char *text, size_t size, lsi_ini_fn fn, void *user);
 
-/* From behind an opening quote: unquotes in place (a doubled quote is one). Returns what stands behind the closing quote,
- * NULL when there is none. */
+/* From behind an opening quote: unquotes in place (a doubled quote is one). Returns what stands behind the closing
+ * quote, NULL when there is none. */
 char *lsi_ini_unquote(char *text);
 
 #endif

@@ -172,7 +172,8 @@ static ls_status check_scale(const lsi_config *config)
     }
     if (is(v->loss_scale.mode, "dynamic") && (v->loss_scale.min > v->loss_scale.initial ||
                                               v->loss_scale.initial > v->loss_scale.max)) {
-        return LS_FAIL(LS_ERR_CONFIG, "%s: loss_scale.initial = %g is not within loss_scale.min = %g and loss_scale.max = %g",
+        return LS_FAIL(LS_ERR_CONFIG,
+                       "%s: loss_scale.initial = %g is not within loss_scale.min = %g and loss_scale.max = %g",
                        blame(config, LSI_KEY_loss_scale_initial, LSI_KEY_loss_scale_min), v->loss_scale.initial,
                        v->loss_scale.min, v->loss_scale.max);
     }

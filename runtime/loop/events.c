@@ -86,9 +86,10 @@ static void say_skip(const lsi_events *events, const ls_step_result *result)
     if (state->counted == 0) {
         lsi_log_info("step %lld skipped: no target counts", (long long)state->attempted);
     } else if (backs_off) {
-        lsi_log_info("step %lld skipped: the gradient of %s is not finite at loss scale %g, now %g (normal now and then)",
-                     (long long)state->attempted, name != NULL ? name : "the loss", (double)result->scale_used,
-                     (double)state->loss_scale);
+        lsi_log_info(
+            "step %lld skipped: the gradient of %s is not finite at loss scale %g, now %g (normal now and then)",
+            (long long)state->attempted, name != NULL ? name : "the loss", (double)result->scale_used,
+            (double)state->loss_scale);
     } else {
         lsi_log_info("step %lld skipped: the gradient of %s is not finite", (long long)state->attempted,
                      name != NULL ? name : "the loss");

@@ -4,8 +4,8 @@
 
 #include <lockstep/status.h>
 
-/* Rank 0. Makes `dir`; an earlier run's metrics file is moved into a folder previous-<n> beside it, n counting up. Fails
- * on a file that a run is still writing to, and before it makes anything on a folder. */
+/* Rank 0. Makes `dir`; an earlier run's metrics file is moved into a folder previous-<n> beside it, n counting up.
+ * Fails on a file that a run is still writing to, and before it makes anything on a folder. */
 LS_MUST_USE ls_status lsi_output_prepare(const char *dir, const char *metrics_path);
 
 #endif

@@ -44,8 +44,10 @@ static ls_status parse_one(const char *text, lsi_fault *out)
     } else if (ok && strcmp(kind, "nan") == 0) {
         fault.value = NAN;
     } else {
-        return LS_FAIL(LS_ERR_CONFIG, "fault.inject: '%s' is not kind@rank:step[:arg] with kind inf or nan, step from 1, arg a "
-                       "slot or loss", text);
+        return LS_FAIL(LS_ERR_CONFIG,
+                       "fault.inject: '%s' is not kind@rank:step[:arg] with kind inf or nan, step from 1, arg a "
+                       "slot or loss",
+                       text);
     }
     *out = fault;
     return LS_OK;
@@ -60,9 +62,11 @@ ls_status lsi_faults_parse(const char *text, lsi_faults *out)
     if (text[0] == '\0') {
         return LS_OK;
     }
-    LS_REQUIRE(allowed != NULL && strcmp(allowed, "1") == 0, LS_ERR_CONFIG,
-               "fault.inject is for tests; set LOCKSTEP_ALLOW_FAULTS=1 in the environment of every process to allow it");
-    LS_REQUIRE(strlen(text) < sizeof copy, LS_ERR_CONFIG, "fault.inject is longer than %zu characters", sizeof copy - 1);
+    LS_REQUIRE(
+        allowed != NULL && strcmp(allowed, "1") == 0, LS_ERR_CONFIG,
+        "fault.inject is for tests; set LOCKSTEP_ALLOW_FAULTS=1 in the environment of every process to allow it");
+    LS_REQUIRE(strlen(text) < sizeof copy, LS_ERR_CONFIG, "fault.inject is longer than %zu characters",
+               sizeof copy - 1);
     strcpy(copy, text);
     while ((item = strsep(&rest, ",")) != NULL) {
         while (*item == ' ') {

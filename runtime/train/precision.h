@@ -4,6 +4,9 @@
 
 #include <lockstep/config.h>
 
+/* How products are made in the compute type, to follow its name: "" or ", products widened to f32". Part of the
+ * fingerprint: the ways differ in bits. */
+const char *lsi_precision_note(const ls_config *config);
 /* Type of activations, their gradients and the weights that layers read. */
 ls_dtype lsi_precision_compute(const ls_config *config);
 /* The order of gradient sums is the library's own. */

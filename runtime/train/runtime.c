@@ -92,8 +92,9 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
     enum { BYTES = sizeof rt->fingerprint };
     char *all;
 
-    snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; lanes %d, block %d", lsi_version(), lsi_version_git(),
-             lsi_version_compiler(), rt->backend->describe(rt->device), rt->geometry.n_lanes, LSI_BLOCK);
+    snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s; lanes %d, block %d", lsi_version(),
+             lsi_version_git(), lsi_version_compiler(), rt->backend->describe(rt->device),
+             rt->config->precision.compute, lsi_precision_note(rt->config), rt->geometry.n_lanes, LSI_BLOCK);
     LS_TRY(lsi_memory_alloc((size_t)rt->job->world * BYTES, "fingerprints", (void **)&all));
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {

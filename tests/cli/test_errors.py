@@ -87,7 +87,7 @@ def values(case):
     case.refuses("duplicate key", [case.path("twice.ini")], CONFIG, ["twice.ini:", "lr"])
     case.refuses("micro_batch", [case.config(train__global_batch=20)], CONFIG, ["20", "3", "21", "18"], np=(1,))
     case.refuses("unknown kind", [case.config(model__kind="mpl")], CONFIG, ["mlp"], np=(1,))
-    case.refuses("later choice", [case.config(precision__compute="f16")], CONFIG, ["f16", "not in this build"], np=(1,))
+    case.refuses("later choice", [case.config(precision__compute="tf32")], CONFIG, ["tf32", "not in this build"], np=(1,))
     case.refuses("gpt on images", [case.config(model__kind="gpt")], CONFIG, ["data.kind"], np=(1,))
     case.refuses("heads", [case.config(model__kind="gpt", data__kind="synthetic", model__width=64, model__heads=5)], CONFIG,
                  ["64", "5"], np=(1,))

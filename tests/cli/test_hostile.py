@@ -184,7 +184,8 @@ def signals(case):
 
 def too_large(case):
     """Refused from the plan alone: within seconds, whatever the size, with the size of each class."""
-    giant = ["model.width=65536", "model.layers=1024", "model.heads=256", "comm.bucket_bytes=1G"]
+    giant = ["model.width=65536", "model.layers=1024", "model.heads=256", "comm.bucket_bytes=1G",
+             "comm.zero=0"]
     classes = ["not enough memory", "weights 192.0 TiB", "gradients", "optimizer state 384.0 TiB", "activations"]
     for np in case.worlds(1, 2):
         case.refuses(f"giant gpt, np {np}", "gpt", giant, MEMORY, classes, np=np)
@@ -202,7 +203,8 @@ def too_large(case):
     if case.has_mpi and available > 0:
         # Each of four alone would fit, all together do not: the system would kill one of them after minutes.
         side = int((available / 3 / 5 / 4) ** 0.5)
-        wide = [f"model.hidden={side},{side}", "train.micro_batch=3", "train.lanes=4", "train.global_batch=12"]
+        wide = [f"model.hidden={side},{side}", "train.micro_batch=3", "train.lanes=4", "train.global_batch=12",
+                "comm.zero=0"]
         case.refuses("too much together", "mlp", wide, MEMORY, ["not enough memory", "together"], np=4)
 
 

@@ -143,9 +143,9 @@ static void wrong_values_are_refused_and_the_old_one_stands(void **state)
         {"comm", "timeout", "0s", "out of range; lowest 1s, highest 24h"},
         {"model", "kind", "gptt", "did you mean 'gpt'? choices: mlp, gpt"},
         {"model", "kind", "transformer", "unknown; choices: mlp, gpt"},
-        {"precision", "compute", "bf16", "x: precision.compute = 'bf16': not in this build; choices: f32"},
+        {"precision", "compute", "tf32", "x: precision.compute = 'tf32': not in this build; choices: f32, bf16, f16"},
         {"comm", "transport", "nccl", "not in this build; choices: auto, self, mpi"},
-        {"comm", "reduction", "fast", "not in this build; choices: ordered"},
+        {"comm", "reduction", "slow", "unknown; choices: ordered, fast"},
         {"device", "backend", "cuda", "not in this build; choices: auto, cpu"},
         {"model", "hidden", "", "x: model.hidden has no value"},
         {"model", "hidden", "1,,2", "an item of the list is empty"},
@@ -185,7 +185,8 @@ static void suggestions_name_the_nearest(void **state)
         {"trian", NULL, "; did you mean 'train'?"},
         {"trian", "steps", "; did you mean 'train'?"},
         {"zzzzzz", NULL,
-         "; there are sections model, data, train, optimizer, schedule, precision, loss_scale, comm, device, log"},
+         "; there are sections model, data, train, optimizer, schedule, precision, loss_scale, comm, device, log, "
+         "fault"},
     };
 
     (void)state;

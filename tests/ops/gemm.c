@@ -17,11 +17,6 @@ bool lsi_gemm_bf16_is_native(void)
     return native;
 }
 
-const char *lsi_gemm_bf16_path(void)
-{
-    return native ? "native" : "widened to f32";
-}
-
 /* Types of the factors and the bias, and of c. */
 typedef struct types {
     ls_dtype factors, c;

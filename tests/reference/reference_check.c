@@ -485,7 +485,8 @@ static ls_status parse(int argc, char **argv, options *out)
         }
     }
     LS_REQUIRE(o.name != NULL, LS_ERR_USAGE,
-               "usage: reference_check DIR NAME [--micro-batch N] [--compute f32|bf16|f16] [--scale-gradient PARAMETER FACTOR]");
+               "usage: reference_check DIR NAME [--micro-batch N] [--compute f32|bf16|f16] [--scale-gradient PARAMETER "
+               "FACTOR]");
     *out = o;
     return LS_OK;
 }

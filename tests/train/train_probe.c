@@ -56,6 +56,7 @@ static const ls_dataset_ops masked_ops = {sizeof masked_ops, "masked", masked_cl
 
 /* ---- the run --------------------------------------------------------------------------------------------------- */
 
+/* Collective; rank 0 writes. */
 static ls_status write_dump(const probe *p, ls_trainer *t)
 {
     int64_t n = t->params->n_elements;
@@ -65,6 +66,10 @@ static ls_status write_dump(const probe *p, ls_trainer *t)
 
     LS_TRY(lsi_memory_alloc((size_t)n * sizeof *gradients, "gradients", (void **)&gradients));
     LS_TRY(lsi_trainer_read_gradients(t, gradients));
+    if (t->rt->job->rank != 0) {
+        lsi_memory_free(gradients);
+        return LS_OK;
+    }
     file = fopen(p->dump, "wb");
     LS_REQUIRE(file != NULL, LS_ERR_OUTPUT, "cannot open %s", p->dump);
     size_t written = fwrite(head, sizeof head, 1, file) + fwrite(&n, sizeof n, 1, file) +
@@ -97,11 +102,8 @@ static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
     if (rt->job->rank == 0) {
         printf("loss %.17g weights %s\n", info.loss, hash);
         fflush(stdout);
-        if (p->dump != NULL) {
-            LS_TRY(write_dump(p, t));
-        }
     }
-    return LS_OK;
+    return p->dump != NULL ? write_dump(p, t) : LS_OK;
 }
 
 static ls_status run(const probe *p, ls_runtime *rt)

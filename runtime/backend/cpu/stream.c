@@ -20,8 +20,8 @@ static void run_op(const lsi_cpu_stream *stream, const lsi_cpu_command *command)
     lsi_failure cause;
 
     lsi_op_declare_accesses(op, arguments);
-    /* What the op declared is all that counts in edges mode. Its own accesses would also fill the sanitizer's history of
-     * this thread, and a race whose earlier side is no longer in there is not reported. */
+    /* What the op declared is all that counts in edges mode. Its own accesses would also fill the sanitizer's history
+     * of this thread, and a race whose earlier side is no longer in there is not reported. */
     lsi_tsan_hide();
     ls_status status = op->cpu(&stream->run, arguments);
     lsi_tsan_show();
@@ -137,7 +137,8 @@ static void *stream_main(void *argument)
 
 /* ---- on the host's ---------------------------------------------------------------------------------------- */
 
-ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_cpu_command *command, const void *extra, size_t extra_bytes)
+ls_status lsi_cpu_stream_submit(ls_stream *stream, const lsi_cpu_command *command, const void *extra,
+                                size_t extra_bytes)
 {
     lsi_cpu_stream *s = (lsi_cpu_stream *)stream;
 

@@ -38,13 +38,13 @@ struct ls_transport {
     /* total = the sum over all lanes by the fixed tree, of the partials of all ranks. Each rank ends up with the chunk
      * it owns at its place in `out` (n elements; other chunks undefined), or with all of it when `gather`.
      * `out` may be the data of the first partial. partials: in ascending order of lo; none on a rank without lanes.
-     * Under a fast reduction each rank passes one partial (any span), and the library sums in its own order, in the wire
-     * type the comm was opened with, pre-divided by the power of two >= world where that is a 16-bit type. With one
+     * Under a fast reduction each rank passes one partial (any span), and the library sums in its own order, in the
+     * wire type the comm was opened with, pre-divided by the power of two >= world where that is a 16-bit type. With one
      * process there is nothing to add: the ordered sum, of all lanes. */
     ls_status (*prepare_reduce)(ls_comm *comm, const ls_partial *partials, int n_partials, int64_t n, float *out,
                                 bool gather, ls_collective **out_collective);
-    /* Each rank's chunk of `data` (n elements of element_bytes; chunk() below) to all ranks, in place. Launched twice in
-     * a row it changes nothing. */
+    /* Each rank's chunk of `data` (n elements of element_bytes; chunk() below) to all ranks, in place. Launched twice
+     * in a row it changes nothing. */
     ls_status (*prepare_gather)(ls_comm *comm, void *data, int64_t n, size_t element_bytes, ls_collective **out);
     /* Every rank contributes `bytes` from `mine`; all receive world * bytes in rank order in `all`. */
     ls_status (*prepare_exchange)(ls_comm *comm, const void *mine, void *all, size_t bytes, ls_collective **out);
