@@ -28,6 +28,11 @@ def main():
                 result = case.run([FOLDER, name, "--scale-gradient", gradient, "1.001"], program="reference_check")
                 case.check(result.returncode == 1 and f"FAIL batch 0        grad.{gradient} " in result.stdout,
                            f"{name}: {gradient} scaled by 1.001 passes\n{result.stdout}{result.stderr}")
+        for compute in ("bf16", "f16"):
+            np = case.worlds(1, 2)[-1]
+            result = case.run([FOLDER, name, "--compute", compute], np=np, program="reference_check")
+            case.check(result.returncode == 0 and "0 rules broken" in result.stdout,
+                       f"{name} {compute}, np {np}: exit {result.returncode}\n{result.stdout}{result.stderr}")
     result = case.run([FOLDER, sets[0], "--micro-batch", "4"], program="reference_check")
     case.check(result.returncode == 0, f"micro-batch 4: exit {result.returncode}\n{result.stdout}{result.stderr}")
     case.finish()
