@@ -80,10 +80,10 @@ static void back_off_scale(const lsi_commit_args *a, ls_step_state *state)
     }
 }
 
-/* At a scale above its minimum an overflow is how the scale is found; without a dynamic scale any is a bad sign. */
+/* At a scale that can still fall an overflow is how the scale is found; anywhere else it is a bad sign. */
 static int counts_for_give_up(const lsi_commit_args *a, double scale)
 {
-    return !a->dynamic || scale <= a->scale_min;
+    return !a->dynamic || scale <= a->scale_min || a->backoff >= 1;
 }
 
 static void drop_step(const lsi_commit_args *a, ls_step_state *state)

@@ -104,7 +104,7 @@ class Job:
         """One run; returns the events of its metrics file."""
         with tempfile.TemporaryDirectory(prefix="lockstep-scaling-") as folder:
             metrics = os.path.join(folder, "metrics.jsonl")
-            sets = {**settings, "log.dir": folder, "log.metrics": metrics, "log.level": "warn"}
+            sets = {**settings, "log.dir": folder, "log.metrics": metrics, "log.trace": "", "log.level": "warn"}
             arguments = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
             command, more = self.command(world, arguments), self.settings(world)
             print("+ " + " ".join(f"{k}={v}" for k, v in more.items()) + (" " if more else "") + shlex.join(command),
@@ -203,6 +203,8 @@ def main():
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
         fail(f"{path}: its folder does not exist or cannot be written")
+    if os.path.isdir(path):
+        fail(f"{path}: is a folder; --json is the name of a file")
 
     strong = [measure(job, "strong", world, batch, settings) for world in options.worlds]
     # One process has the same batch either way.
@@ -213,12 +215,6 @@ def main():
     ordered = values.get("comm.reduction") == "ordered"
     wrong = differing(strong) if ordered else []
     notes = remarks(job, values, strong)
-    with open(path, "w") as file:
-        json.dump({"config": os.path.abspath(options.config), "arguments": options.extra, "cores": job.cores,
-                   "reduction": values.get("comm.reduction"), "weights_compared": ordered,
-                   "weights_equal": not differing(strong), "notes": notes, "runs": strong + weak}, file, indent=1)
-        file.write("\n")
-
     print(table(strong + weak))
     for note in notes:
         print(f"note: {note}")
@@ -226,6 +222,14 @@ def main():
         print("strong scaling: comm.reduction is fast, so the weights are not compared")
     elif not wrong:
         print(f"strong scaling: equal weights at np {', '.join(str(world) for world in options.worlds)}")
+    try:
+        with open(path, "w") as file:
+            json.dump({"config": os.path.abspath(options.config), "arguments": options.extra, "cores": job.cores,
+                       "reduction": values.get("comm.reduction"), "weights_compared": ordered,
+                       "weights_equal": not differing(strong), "notes": notes, "runs": strong + weak}, file, indent=1)
+            file.write("\n")
+    except OSError as error:
+        fail(f"{path}: cannot write: {error.strerror}", 1)
     print(f"written to {path}")
     if wrong:
         fail("strong scaling: the weights differ: " + ", ".join(f"np {run['world']} {run['weights_hash']}"

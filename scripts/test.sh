@@ -18,4 +18,4 @@ preset=${PRESET:-release}
 build=${BUILD:-build$([ "$preset" = release ] || echo "-$preset")}
 cmake --preset "$preset" -B "$build" -G Ninja >/dev/null
 cmake --build "$build"
-ctest --test-dir "$build" --output-on-failure "${exclude[@]}" "$@"
+ctest --test-dir "$build" -j "$(nproc)" --output-on-failure "${exclude[@]}" "$@"

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -168,16 +169,30 @@ static ls_status replace_through(const char *path, const char *beside, const voi
     return sync_folder(path);
 }
 
+/* A rename would put a file in the place of a device or pipe, and root may do that to /dev/null. */
+static ls_status check_replaceable(const char *path)
+{
+    struct stat info;
+
+    LS_REQUIRE(stat(path, &info) != 0 || S_ISREG(info.st_mode), LS_ERR_OUTPUT, "%s: cannot replace: %s", path,
+               S_ISDIR(info.st_mode) ? strerror(EISDIR) : "not a regular file");
+    return LS_OK;
+}
+
 ls_status lsi_file_replace(const char *path, const void *data, size_t size)
 {
     lsi_text beside = {0};
 
-    lsi_text_append(&beside, "%s.tmp-%ld", path, (long)getpid());
+    LS_TRY(check_replaceable(path));
+    char *real = realpath(path, NULL);      /* NULL where there is nothing yet */
+    const char *target = real != NULL ? real : path;
+    lsi_text_append(&beside, "%s.tmp-%ld", target, (long)getpid());
     ls_status status = lsi_text_status(&beside);
     if (status == LS_OK) {
-        status = replace_through(path, beside.data, data, size);
+        status = replace_through(target, beside.data, data, size);
     }
     lsi_text_free(&beside);
+    free(real);
     return status;
 }
 

@@ -10,7 +10,8 @@
 /* Whole file, NUL-terminated behind `size`; refuses directories and files above `limit` bytes. Free with
  * lsi_memory_free. `why` is the status of a failure. */
 LS_MUST_USE ls_status lsi_file_read(const char *path, size_t limit, ls_status why, char **out, size_t *size);
-/* Writes beside the target, fsyncs, renames, fsyncs the folder: the target is old or new, never torn. */
+/* Writes beside the target, fsyncs, renames, fsyncs the folder: the target is old or new, never torn. A link stays and
+ * what it leads to is replaced; what is no regular file is refused. */
 LS_MUST_USE ls_status lsi_file_replace(const char *path, const void *data, size_t size);
 /* mkdir -p. */
 LS_MUST_USE ls_status lsi_file_make_folders(const char *path);

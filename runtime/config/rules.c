@@ -189,13 +189,23 @@ static ls_status check_wire(const lsi_config *config)
                    blame(config, LSI_KEY_comm_dtype, LSI_KEY_comm_reduction), config->values.comm.dtype);
 }
 
+/* The trace would take the place of the metrics, which go on into a file that nobody finds. */
+static ls_status check_trace(const lsi_config *config)
+{
+    const char *trace = config->values.log.trace;
+
+    LS_REQUIRE(trace[0] == '\0' || !is(trace, config->values.log.metrics), LS_ERR_CONFIG,
+               "%s: log.trace = %s is also log.metrics; give one of them another name",
+               blame(config, LSI_KEY_log_trace, LSI_KEY_log_metrics), trace);
+    return LS_OK;
+}
+
 ls_status lsi_rules_check(const lsi_config *config)
 {
     static ls_status (*const rules[])(const lsi_config *) = {
         check_kinds, check_training_data, check_validation, check_heads,
         check_batch, check_lanes,         check_end,        check_learning_rate,
-        check_scale,
-        check_wire,
+        check_scale, check_wire,          check_trace,
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

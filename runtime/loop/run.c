@@ -64,9 +64,12 @@ static ls_status open_trace(run *r)
     return LS_OK;
 }
 
+/* Collective. The trainer has the trace once all ranks could open theirs. */
 static ls_status write_trace(run *r)
 {
-    return r->trace != NULL ? lsi_runtime_agree(r->rt, lsi_trace_write(r->trace, r->trainer->timeline.n_lost)) : LS_OK;
+    return r->trainer->trace != NULL
+               ? lsi_runtime_agree(r->rt, lsi_trace_write(r->trace, r->trainer->timeline.n_lost))
+               : LS_OK;
 }
 
 static void close_run(run *r)
@@ -161,7 +164,11 @@ static ls_status train(run *r)
     double start = lsi_clock_seconds();
     char hash[33];
 
-    LS_TRY(loop(r));
+    ls_status status = loop(r);
+    if (status != LS_OK && r->rt->agreed && lsi_events_settle(&r->events) != LS_OK) {
+        lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
+    }
+    LS_TRY(status);
     double seconds = lsi_clock_seconds() - start;
     LS_TRY(hash_weights(r, hash));
     LS_TRY(lsi_events_done(&r->events, hash, seconds, r->evaluated ? &r->evaluation : NULL, r->accuracy));

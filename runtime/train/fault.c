@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/text.h"
 
 /* Takes the text up to `stop` off *rest. */
 static bool take_until(char **rest, char stop, char **out)
@@ -69,9 +70,7 @@ ls_status lsi_faults_parse(const char *text, lsi_faults *out)
                sizeof copy - 1);
     strcpy(copy, text);
     while ((item = strsep(&rest, ",")) != NULL) {
-        while (*item == ' ') {
-            item++;
-        }
+        item = lsi_text_trim(item);
         LS_REQUIRE(out->n < LSI_FAULT_MAX, LS_ERR_CONFIG, "fault.inject lists more than %d faults", LSI_FAULT_MAX);
         LS_TRY(parse_one(item, &out->fault[out->n]));
         out->n++;

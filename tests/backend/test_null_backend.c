@@ -70,6 +70,7 @@ static void it_orders_and_computes_nothing(void **state)
     b->stream_destroy(copy);
     b->stream_destroy(compute);
     assert_int_equal(null_alive(device), 0);
+    assert_int_equal(null_made(device), 5);
     b->close(device);
     test_check_no_memory_live();
 }

@@ -131,6 +131,29 @@ static void a_failed_replacement_leaves_nothing(void **state)
     test_check_no_memory_live();
 }
 
+/* Root could: a rename puts a file where the device was. */
+static void only_files_are_replaced(void **state)
+{
+    (void)state;
+    char link[256];
+    struct stat info;
+
+    assert_int_equal(mkfifo(in_folder("pipe"), 0666), 0);
+    CHECK_FAILS(lsi_file_replace(in_folder("pipe"), "x", 1), LS_ERR_OUTPUT, "pipe: cannot replace: not a regular file");
+    assert_int_equal(stat(in_folder("pipe"), &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+
+    write_plainly("real", "old", 3);
+    snprintf(link, sizeof link, "%s", in_folder("link"));
+    assert_int_equal(symlink(in_folder("real"), link), 0);
+    CHECK_OK(lsi_file_replace(link, "newer", 5));
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(stat(in_folder("real"), &info), 0);
+    assert_int_equal(info.st_size, 5);
+    test_check_no_memory_live();
+}
+
 static void folders_are_made_with_their_parents(void **state)
 {
     (void)state;
@@ -252,6 +275,7 @@ int main(void)
         cmocka_unit_test(files_without_a_known_size_are_read),
         cmocka_unit_test(failures_name_path_and_reason),
         cmocka_unit_test(a_failed_replacement_leaves_nothing),
+        cmocka_unit_test(only_files_are_replaced),
         cmocka_unit_test(folders_are_made_with_their_parents),
         cmocka_unit_test(paths_are_taken_apart_and_joined),
         cmocka_unit_test(no_file_becomes_a_standard_stream),

@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
-CONFIG, DATA = 2, 3
+CONFIG, DATA, NUMERIC = 2, 3, 8
 
 
 class Errors(trainer.Case):
@@ -136,7 +136,7 @@ def unreadable_to_another(case, config, path):
     """Root reads everything, so this is tried as nobody."""
     os.chmod(case.folder, 0o755)
     command = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] + case.command([config])
-    result = subprocess.run(command, capture_output=True, text=True, cwd="/tmp", timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, cwd="/tmp", timeout=60 * case.slow)
     if "setpriv" in result.stderr or result.returncode in (126, 127):
         print("skipped: cannot run as another user here: " + result.stderr.strip())
         return
@@ -176,7 +176,7 @@ def accepted(case):
     if case.has_mpi:
         command = ["mpirun", "--bind-to", "none", "-np", "1", os.path.join(case.build, "trainer"), good, ":", "-np", "1",
                    os.path.join(case.build, "trainer"), "/nonexistent"]
-        result = subprocess.run(command, capture_output=True, text=True, cwd=case.folder, timeout=120,
+        result = subprocess.run(command, capture_output=True, text=True, cwd=case.folder, timeout=120 * case.slow,
                                 env={**trainer.MPI_ENVIRONMENT, **os.environ})
         case.check(result.returncode == 0, f"configuration on rank 0 only: exit {result.returncode}\n{result.stderr}")
     relative = case.config(data__train=os.path.basename(case.base["data.train"]))
@@ -192,9 +192,23 @@ def give_up(case):
         case.check(result.returncode == 8 and len(errors) == 1 and "give_up_after" in errors[0],
                    f"give up (np {world}): exit {result.returncode}\n{result.stderr}")
         events = trainer.read_events(os.path.join(case.log, "metrics.jsonl"))
-        skipped = [e for e in events if e["event"] == "step" and e["skipped"]]
-        case.check(len(skipped) >= 2 and all(isinstance(e["grad_norm"], str) or isinstance(e["loss"], str) for e in skipped),
+        steps = [e for e in events if e["event"] == "step"]
+        skipped = [e for e in steps if e["skipped"]]
+        numbers = [e["step"] for e in steps]
+        case.check(f"step {len(steps)}:" in errors[0] and numbers == list(range(1, len(steps) + 1)) and
+                   steps[-3:] == skipped[-3:], f"every step up to the last is in the metrics: {steps[-4:]} {errors}")
+        case.check(all(isinstance(e["grad_norm"], str) or isinstance(e["loss"], str) for e in skipped),
                    "skipped steps are in the metrics, their non-finite numbers as texts")
+
+
+def give_up_where_the_scale_cannot_fall(case):
+    """Dynamic scaling in f16: at its minimum, or with a back-off that changes nothing."""
+    for scale in ({"loss_scale__min": "2^16"}, {"loss_scale__backoff": 1}):
+        for world in case.worlds(1, 2):
+            config = case.config(precision__compute="f16", optimizer__lr=1000, optimizer__kind="sgd", optimizer__clip=0,
+                                 train__steps=400, loss_scale__give_up_after=3, **scale)
+            case.refuses(f"give up, {scale}", [config], NUMERIC, ["give_up_after", "65536"], np=(world,),
+                         keeps_output=False)
 
 
 def main():
@@ -205,6 +219,7 @@ def main():
     tokens(case)
     accepted(case)
     give_up(case)
+    give_up_where_the_scale_cannot_fall(case)
     case.finish()
 
 

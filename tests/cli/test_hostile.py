@@ -23,7 +23,6 @@ def errors_of(text):
 class Hostile(trainer.Case):
     def __init__(self):
         super().__init__()
-        self.slow = 8 if self.sanitizer else 1
         self.ini = {}
         for name, config in (("mlp", trainer.mlp_config(self)), ("gpt", trainer.gpt_config(self))):
             config.pop("log.level")
@@ -67,6 +66,9 @@ def output_places(case):
     for np in case.worlds(1, 3):
         case.refuses(f"full disk, np {np}", "mlp", ["log.metrics=/dev/full"], OUTPUT, ["/dev/full", "No space left"],
                      np=np)
+        for place, part in ((folder, "Is a directory"), ("/dev/full", "not a regular file"),
+                            ("/proc/none/t", "create the folder")):
+            case.refuses(f"trace to {place}, np {np}", "mlp", ["log.trace=" + place], OUTPUT, [part], np=np)
     after = os.stat("/dev/full")
     case.check(stat.S_ISCHR(after.st_mode) and after.st_ino == device.st_ino, "/dev/full is still there")
     pipe = case.path("pipe")
@@ -246,7 +248,15 @@ def odd_settings(case):
     environment = {"LOCKSTEP_TRAIN_SEED": '"5"', "LOCKSTEP_": "x", "LOCKSTEP_X": ""}
     result = case.run(["--print-config", case.ini["mlp"]], env=environment)
     case.check(result.returncode == 0 and "seed = 5" in result.stdout, f"quotes in the environment: {result.stderr}")
+    below, settings = case.path("below"), {"log.trace": "t.json", "train.steps": 1, "data.kind": "synthetic"}
+    os.mkdir(below)
+    trainer.write_config(os.path.join(below, "trace.ini"), settings)
+    result = case.run(["--print-config", "below/trace.ini"])
+    case.check(f"trace = {below}/t.json" in result.stdout, f"log.trace lies beside its file: {result.stdout}")
+    case.refuses("trace in place of metrics", "mlp", ["log.trace=m", "log.metrics=m"], CONFIG,
+                 ["log.trace", "log.metrics"])
     for setting, part in (
+            ("log.trace=~/trace.json", "'~'"),
             ('log.dir="x', "quote"), ('log.dir="x"y', "quote"), ("log.dir=~/runs", "'~'"), ("=", "section.key"),
             ("train.steps", "section.key"), ("", "section.key"), (".steps=3", "unknown section"),
             ("train.=3", "unknown key"), ("TRAIN.STEPS=3", "unknown section"), ("train.steps=", "no value"),

@@ -157,10 +157,14 @@ def failures(case, stage):
                             (["job.ini", "two"], "'two'"), (["job.ini", "2", "1"], "smallest first"),
                             (["job.ini", "1", "1"], "once each"), (["job.ini", "1", "--steps"], "needs a value"),
                             (["job.ini", "1", "--steps", "-3"], "'-3'"), (["job.ini", "1", "--set"], "behind --"),
-                            (["job.ini", "1", "--json", "no/such/x.json"], "no/such/x.json")):
+                            (["job.ini", "1", "--json", "no/such/x.json"], "no/such/x.json"),
+                            (["job.ini", "1", "--json", "."], "is a folder")):
         done, _, started = stage.run(*arguments)
         case.check(done.returncode == 2 and part in done.stderr and "Traceback" not in done.stderr and not started,
                    f"{arguments}: {done.returncode} {done.stderr}")
+    done, _, _ = stage.run("job.ini", "1", "--json", "/dev/full")
+    case.check(done.returncode == 1 and "strong" in done.stdout and "Traceback" not in done.stderr and
+               "/dev/full: cannot write: No space left" in done.stderr, f"a full disk: {done.stdout} {done.stderr}")
     done, _, _ = stage.run("job.ini", "1", BUILD=case.path("nothing"))
     case.check(done.returncode == 2 and "build first" in done.stderr, "no trainer")
 
@@ -169,7 +173,7 @@ def the_real_ones(case):
     path = case.path("real.ini")
     trainer.write_config(path, {"model.kind": "mlp", "model.hidden": "64", "data.kind": "synthetic",
                                 "train.steps": 500, "train.global_batch": 32, "train.micro_batch": 4,
-                                "optimizer.lr": 1e-3, "device.threads": 1})
+                                "optimizer.lr": 1e-3, "device.threads": 1, "log.trace": "trace.json"})
     worlds = [str(n) for n in case.worlds(1, 2)]
     env = {**trainer.MPI_ENVIRONMENT, **os.environ, "BUILD": case.build}
     done = subprocess.run([SCRIPT, "real.ini", *worlds, "--steps", "12"], capture_output=True, text=True, env=env,
@@ -181,7 +185,8 @@ def the_real_ones(case):
                str(runs))
     case.check(all(r["steps"] == 12 and r["samples_per_second"] > 0 and r["step_seconds"] > 0 and
                    0 <= r["comm_exposed_share"] <= 1 and 0 <= r["data_wait_share"] <= 1 for r in runs), str(runs))
-    case.check(not os.path.exists(case.path("runs")), "leaves nothing but the table and its file")
+    case.check(not os.path.exists(case.path("runs")) and not os.path.exists(case.path("trace.json")),
+               "leaves nothing but the table and its file")
     done = subprocess.run([SCRIPT, "real.ini", "1", "--", "--set", "train.stepps=1"], capture_output=True, text=True,
                           env=env, cwd=case.folder)
     case.check(done.returncode == 2 and "stepps" in done.stderr, f"the trainer's own words: {done.stderr}")

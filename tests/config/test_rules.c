@@ -48,6 +48,14 @@ static void wrong_combinations_are_refused(void **state)
         {RIGHT "[data]\ntrain = \n", "configuration:4: data.train is not set"},
         {RIGHT "[data]\ntrain = /t\nval = /v\nval_fraction = 0.1\n",
          "configuration:6: data.val_fraction does not go with data.val (configuration:5)"},
+        {RIGHT "[data]\nkind = synthetic\n[loss_scale]\nmax = 3\n",
+         "configuration:6: loss_scale.max = 3 is not a power of two; nearest: 4 (2^2)"},
+        {RIGHT "[data]\nkind = synthetic\n[loss_scale]\nmin = 2^17\n",
+         "configuration:6: loss_scale.initial = 65536 is not within loss_scale.min = 131072 and"},
+        {RIGHT "[data]\nkind = synthetic\n[comm]\ndtype = bf16\n",
+         "configuration:6: comm.dtype = bf16 needs comm.reduction = fast"},
+        {RIGHT "[data]\nkind = synthetic\n[log]\nmetrics = /m\ntrace = /m\n",
+         "configuration:7: log.trace = /m is also log.metrics"},
     };
 
     (void)state;
@@ -69,6 +77,8 @@ static void right_combinations_pass(void **state)
         RIGHT "[data]\nkind = tokens\ntrain = /t\n[model]\nkind = gpt\n",
         RIGHT "[data]\nkind = text\ntrain = /t\n[model]\nkind = gpt\n",
         RIGHT "[data]\nkind = synthetic\n[schedule]\nwarmup_steps = 100\n",
+        RIGHT "[data]\nkind = synthetic\n[loss_scale]\nmode = static\nmin = 2^17\n",
+        RIGHT "[data]\nkind = synthetic\n[log]\nmetrics = /m\ntrace = /t\n",
     };
 
     (void)state;

@@ -76,7 +76,7 @@ typedef struct model {
     int64_t tracker;
     int n;                                  /* steps with targets */
     struct {
-        bool overflow, growth, at_minimum;
+        bool overflow, growth, lowest;
     } history[LONG_STEPS];
 } model;
 
@@ -94,12 +94,13 @@ static bool tolerated(const model *m)
 /* GradScaler.update() with found_inf = `overflow`; PyTorch has min = 0, max = infinity, hysteresis = 1. */
 static void model_update(model *m, bool overflow)
 {
-    bool growth = false, at_minimum = (double)m->scale <= m->o.min, keep = overflow && tolerated(m);
+    bool growth = false, keep = overflow && tolerated(m);
 
+    float lower = fmaxf((float)((double)m->scale * m->o.backoff), (float)m->o.min);
+
+    m->history[m->n].lowest = lower == m->scale;
     if (overflow) {
-        if (!keep) {
-            m->scale = fmaxf((float)((double)m->scale * m->o.backoff), (float)m->o.min);
-        }
+        m->scale = keep ? m->scale : lower;
         m->tracker = 0;
     } else if (m->tracker + 1 == m->o.interval) {
         float grown = (float)fmin((double)m->scale * m->o.growth, m->o.max);
@@ -114,7 +115,6 @@ static void model_update(model *m, bool overflow)
     }
     m->history[m->n].overflow = overflow;
     m->history[m->n].growth = growth;
-    m->history[m->n].at_minimum = at_minimum;
     m->n++;
 }
 
@@ -128,12 +128,12 @@ static int64_t model_skipped(const model *m)
     return n;
 }
 
-/* The longest end of the history that is all overflows at the smallest scale. */
+/* The longest end of the history that is all overflows at a scale that cannot fall. */
 static int64_t model_in_a_row(const model *m)
 {
     int i = m->n;
 
-    while (i > 0 && m->history[i - 1].overflow && m->history[i - 1].at_minimum) {
+    while (i > 0 && m->history[i - 1].overflow && m->history[i - 1].lowest) {
         i--;
     }
     return m->n - i;

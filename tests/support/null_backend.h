@@ -41,5 +41,7 @@ const null_entry *null_log_entry(const ls_device *device, size_t index);
 void null_log_clear(ls_device *device);
 /* Blocks of memory, streams, events and recordings that have not been given back. */
 size_t null_alive(const ls_device *device);
+/* Those that have ever been made. */
+size_t null_made(const ls_device *device);
 
 #endif

@@ -27,6 +27,8 @@ class Case:
         for line in open(os.path.join(self.build, "CMakeCache.txt")):
             if line.startswith("LOCKSTEP_SANITIZE:"):
                 self.sanitizer = line.strip().split("=", 1)[1]
+        # The time limits of ctest grow by the same factor.
+        self.slow = 8 if self.sanitizer else 1
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -57,7 +59,7 @@ class Case:
         """Runs a program (under mpirun when np is given); returns the finished process with text output."""
         environment = {**MPI_ENVIRONMENT, **os.environ, **(env or {})}
         return subprocess.run(self.command(arguments, np, program), capture_output=True, text=True, errors="replace",
-                              env=environment, cwd=cwd or self.folder, timeout=timeout)
+                              env=environment, cwd=cwd or self.folder, timeout=timeout * self.slow)
 
     def train(self, config, np=0, **options):
         """Trains with a configuration given as {key: value}; returns the events of its metrics file."""

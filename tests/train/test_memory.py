@@ -1,5 +1,6 @@
 # RUN: timeout=300 label=slow
-"""Memory: what a run of about 30 million parameters takes is what --dry-run plans."""
+"""Memory: what a run takes, class by class, is what --dry-run plans: a small model with every precision and ZeRO stage,
+and one of about 30 million parameters, whose process is held against the plan, too."""
 import os
 import re
 import sys
@@ -13,14 +14,13 @@ TOLERANCE = 0.15        # of what the process holds on top of its start-up, agai
 def config(case):
     return trainer.gpt_config(case, **{"model.layers": 10, "model.heads": 8, "model.width": 512, "model.context": 64,
                                        "train.steps": 3, "train.global_batch": 16, "train.micro_batch": 2,
-                                       "train.eval_every": 2, "train.eval_batches": 2, "device.threads": 1,
-                                       "log.level": "info"})
+                                       "train.eval_every": 2, "train.eval_batches": 2, "device.threads": 1})
 
 
 def planned(case, values, np):
     """The table of --dry-run: one {class: bytes} per rank, with "total"."""
     path = case.path("plan.ini")
-    trainer.write_config(path, dict(values, **{"log.dir": case.path("plan")}))
+    trainer.write_config(path, dict(values, **{"log.dir": case.path("plan"), "log.level": "info"}))
     result = case.run([path, "--dry-run"], np)
     case.check(result.returncode == 0, f"--dry-run at np={np}: {result.stderr}")
     lines = [line.strip() for line in (result.stdout + result.stderr).splitlines()]
@@ -31,8 +31,42 @@ def planned(case, values, np):
     return [{name: row[name] for name in names[4:]} for row in rows]
 
 
+def check_classes(case, what, plan, done):
+    """Every class, staging and control included, and their sum: allocated to the byte as planned."""
+    most = {name: max(rank[name] for rank in plan) for name in plan[0]}
+    case.check(done["memory_planned_bytes"] == most,
+               f"{what}: the run plans what --dry-run does: {done['memory_planned_bytes']} and {most}")
+    case.check(done["memory_peak_bytes"] == most,
+               f"{what}: at the most {done['memory_peak_bytes']} bytes, planned {most}")
+    return most
+
+
+def check_small(case):
+    """Precision and stage change the plan as they should, and the run follows it."""
+    peaks = {}
+    for np in case.worlds(1, 2):
+        for compute in ("f32", "bf16", "f16"):
+            for zero in (0, 1):
+                what = f"np={np} {compute} zero={zero}"
+                values = trainer.gpt_config(case, **{"precision.compute": compute, "comm.zero": zero, "train.steps": 3,
+                                                     "comm.bucket_bytes": "128k", "train.eval_every": 2,
+                                                     "device.threads": 1})
+                plan, events = planned(case, values, np), case.train(values, np)
+                if events:
+                    peaks[np, compute, zero] = check_classes(case, what, plan, events[-1])
+    for (np, compute, zero), classes in peaks.items():
+        what, whole = f"np={np} {compute} zero={zero}", peaks.get((np, compute, 0), classes)
+        full = peaks.get((np, "f32", zero), classes)
+        case.check((classes["activations"] < full["activations"]) == (compute != "f32"),
+                   f"{what}: activations of 16 bit take less than in f32: {classes}")
+        case.check((classes["optimizer state"] < whole["optimizer state"]) == (np > 1 and zero == 1),
+                   f"{what}: a rank keeps optimizer state for its chunks alone exactly under stage 1: {classes}")
+        case.check((classes["communication staging"] > 0) == (np > 1), f"{what}: staging where something is sent")
+
+
 def main():
     case = trainer.Case()
+    check_small(case)
     values = config(case)
     for np in case.worlds(1, 2):
         plan = planned(case, values, np)
@@ -41,13 +75,7 @@ def main():
             continue
         parameters, done = events[0]["parameters"], events[-1]
         case.check(28e6 < parameters < 34e6, f"about 30 million parameters, not {parameters}")
-        most = {name: max(rank[name] for rank in plan) for name in plan[0]}
-        case.check(done["memory_planned_bytes"] == most,
-                   f"np={np}: the run plans what --dry-run does: {done['memory_planned_bytes']} and {most}")
-        case.check(done["memory_peak_bytes"].keys() == most.keys(), f"np={np}: the classes of the plan")
-        for name, peak in done["memory_peak_bytes"].items():
-            case.check(peak <= most[name] and (peak > 0) == (most[name] > 0),
-                       f"np={np}: {name}: {peak} bytes at the most, {most[name]} planned")
+        check_classes(case, f"np={np}", plan, done)
         if "resident_peak_bytes" not in done:
             print(f"np={np}: this system does not tell what a process holds: compared with the account alone")
             continue
