@@ -35,12 +35,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 def reachable(folder):
     """The folder itself and all below it."""
-    found, todo = set(), [folder]
-    while todo:
-        name = todo.pop()
+    found, pending = set(), [folder]
+    while pending:
+        name = pending.pop()
         if name not in found:
             found.add(name)
-            todo += BELOW[name]
+            pending += BELOW[name]
     return found
 
 
