@@ -66,14 +66,7 @@ static const char *bad_parameter(const lsi_events *events, const ls_step_result 
 {
     const lsi_param_table *params = events->trainer->params;
 
-    for (int i = 0; i < params->n; i++) {
-        const lsi_param *p = &params->param[i];
-
-        if (result->bad_element >= p->offset && result->bad_element < p->offset + p->padded_count) {
-            return p->name;
-        }
-    }
-    return NULL;
+    return result->bad_element >= 0 ? params->param[lsi_param_at(params, result->bad_element)].name : NULL;
 }
 
 /* A few skips at the start of a run with a dynamic loss scale are how the scale finds its place. */

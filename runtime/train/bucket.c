@@ -38,8 +38,3 @@ void lsi_bucket_range(int64_t n, int64_t bytes, int i, int64_t *first, int64_t *
     *first = end > elements ? end - elements : 0;
     *count = end - *first;
 }
-
-bool lsi_bucket_holds(const lsi_bucket *bucket, const lsi_param *param)
-{
-    return param->offset < bucket->first + bucket->count && bucket->first < param->offset + param->padded_count;
-}

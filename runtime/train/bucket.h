@@ -3,7 +3,6 @@
 #ifndef LSI_TRAIN_BUCKET_H
 #define LSI_TRAIN_BUCKET_H
 
-#include "graph/param.h"
 #include <lockstep/comm.h>
 #include <lockstep/status.h>
 
@@ -23,8 +22,6 @@ typedef struct lsi_bucket {
 LS_MUST_USE ls_status lsi_bucket_check(int64_t n, int64_t bytes);
 /* Number of buckets of at most `bytes` (at least one block) over n elements. */
 int lsi_bucket_number(int64_t n, int64_t bytes);
-/* Whether some of the parameter's elements are in the bucket. */
-bool lsi_bucket_holds(const lsi_bucket *bucket, const lsi_param *param);
 /* Elements of bucket i. */
 void lsi_bucket_range(int64_t n, int64_t bytes, int i, int64_t *first, int64_t *count);
 

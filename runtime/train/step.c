@@ -165,7 +165,7 @@ static ls_status await_param(void *argument, int param)
     for (int i = 0; i < t->sizes.n_buckets; i++) {
         lsi_bucket *bucket = &t->bucket[i];
 
-        if (bucket->awaited || !lsi_bucket_holds(bucket, &t->params->param[param])) {
+        if (bucket->awaited || !lsi_param_reaches(&t->params->param[param], bucket->first, bucket->count)) {
             continue;
         }
         bucket->awaited = true;
@@ -291,7 +291,7 @@ static ls_status finish_param(void *argument, int param)
     for (int i = 0; i < t->sizes.n_buckets; i++) {
         lsi_bucket *bucket = &t->bucket[i];
 
-        if (lsi_bucket_holds(bucket, &t->params->param[param]) && --bucket->n_waiting == 0) {
+        if (lsi_param_reaches(&t->params->param[param], bucket->first, bucket->count) && --bucket->n_waiting == 0) {
             LS_TRY(queue_bucket(t, i));
         }
     }

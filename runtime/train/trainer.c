@@ -124,7 +124,7 @@ static void cut_buckets(ls_trainer *t)
         bucket->held_at = held_at;
         held_at += bucket->owned_count;
         for (int p = 0; p < t->params->n; p++) {
-            bucket->n_params += lsi_bucket_holds(bucket, &t->params->param[p]);
+            bucket->n_params += lsi_param_reaches(&t->params->param[p], bucket->first, bucket->count);
         }
     }
 }
