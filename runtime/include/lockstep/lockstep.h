@@ -2,6 +2,7 @@
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 
+#include <lockstep/checkpoint.h>
 #include <lockstep/config.h>
 #include <lockstep/graph.h>
 #include <lockstep/layers.h>

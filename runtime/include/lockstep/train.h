@@ -27,6 +27,27 @@ int ls_world(const ls_runtime *runtime);
 /* Collective. Builds the model and opens the data that the configuration names, trains, evaluates, logs. */
 LS_MUST_USE ls_status ls_run(ls_runtime *runtime);
 
+typedef struct ls_trainer ls_trainer;
+
+/* Schedule: learning rate of the step that would be the `applied`-th applied one (from 0). Called ahead of time, any
+ * number of times per value; must be a pure function. */
+typedef double (*ls_schedule_fn)(void *argument, int64_t applied);
+
+/* What ls_run_model trains instead of what [model] and [data] name. Borrowed: all of it must outlive the call. */
+typedef struct ls_run_parts {
+    size_t struct_size;
+    ls_graph *graph;
+    ls_var loss;
+    ls_dataset *train;
+    ls_dataset *val;                    /* NULL: no evaluation */
+    bool accuracy;                      /* hits mean something: report them */
+    ls_schedule_fn schedule;            /* NULL: as [schedule] says */
+    void *schedule_argument;
+} ls_run_parts;
+
+/* Collective. The same loop over a model and data of the program's own: trains, evaluates, logs, saves, stops. */
+LS_MUST_USE ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts);
+
 /* What one completed step did. */
 typedef struct ls_step_info {
     size_t struct_size;
@@ -40,12 +61,7 @@ typedef struct ls_step_info {
     double step_seconds, data_wait_seconds, compute_seconds, comm_seconds, comm_exposed_seconds;    /* this rank's */
 } ls_step_info;
 
-typedef struct ls_trainer ls_trainer;
 typedef struct ls_slot ls_slot;     /* one micro-batch of the step being queued */
-
-/* Schedule: learning rate of the step that would be the `applied`-th applied one (from 0). Called ahead of time, any
- * number of times per value; must be a pure function. */
-typedef double (*ls_schedule_fn)(void *argument, int64_t applied);
 
 /* Collective. Borrows graph and data set; both must outlive the trainer. Binds the graph's input and targets to the
  * data set and reports a mismatch with both shapes. */
@@ -68,6 +84,19 @@ LS_MUST_USE ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot);
 LS_MUST_USE ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info);
 /* Waits for everything queued; `info` (may be NULL) describes the last step. Before evaluating or reading weights. */
 LS_MUST_USE ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info);
+
+typedef struct ls_evaluation {
+    size_t struct_size;
+    double loss;                /* mean over the counted targets */
+    double accuracy;            /* counted targets whose largest logit is theirs, where the loss counts hits */
+    int64_t samples, counted;
+    bool stopped;               /* a stop was asked for meanwhile: the numbers are not there */
+} ls_evaluation;
+
+/* Collective; settle first. Mean loss over a data set in file order, at most `max_slots` slots of train.micro_batch
+ * samples (0: all): the same number at any number of processes. */
+LS_MUST_USE ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64_t max_slots,
+                                          ls_evaluation *out);
 
 #ifdef __cplusplus
 }
