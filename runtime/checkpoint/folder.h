@@ -2,6 +2,8 @@
 #ifndef LSI_CHECKPOINT_FOLDER_H
 #define LSI_CHECKPOINT_FOLDER_H
 
+#include <stdint.h>
+
 #include "base/text.h"
 #include <lockstep/status.h>
 

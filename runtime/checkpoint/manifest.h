@@ -4,6 +4,8 @@
 #ifndef LSI_CHECKPOINT_MANIFEST_H
 #define LSI_CHECKPOINT_MANIFEST_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 #include <lockstep/status.h>
 #include <lockstep/step_state.h>
