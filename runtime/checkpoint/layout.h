@@ -13,7 +13,7 @@
 enum { LSI_LAYOUT_MODEL, LSI_LAYOUT_OPTIMIZER, LSI_LAYOUT_N_FILES };
 
 typedef struct lsi_layout_file {
-    const char *name;           /* "model.safetensors", "optimizer.safetensors" */
+    const char *name;           /* lsi_layout_file_name */
     char *header;               /* length prefix and JSON, padded to 8 bytes; what the file begins with */
     size_t header_bytes;
     int64_t bytes;              /* of the whole file */
@@ -26,6 +26,8 @@ typedef struct lsi_layout {
     int64_t array_at[LSI_STATE_MAX_ARRAYS];     /* where an array's first tensor begins, in bytes of its file */
 } lsi_layout;
 
+/* "model.safetensors", "optimizer.safetensors". */
+const char *lsi_layout_file_name(int file);
 /* array_name[a]: "" for the weights, else a prefix (lsi_state_array_name). */
 LS_MUST_USE ls_status lsi_layout_make(const lsi_param_table *params, int n_arrays, const char *const *array_name,
                                       lsi_layout *out);
