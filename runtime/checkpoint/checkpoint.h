@@ -9,8 +9,9 @@
 
 typedef struct lsi_checkpoint lsi_checkpoint;
 
-/* Reads the manifest and maps the files; their sizes must be right. `folder` may also be a link ("best"), or a run's or
- * a checkpoint folder's own folder is refused with the newest step-... inside named. ERR_CHECKPOINT names the path. */
+/* Reads the manifest and maps the files: their sizes must be right, and the first piece of each, which holds the header,
+ * must have its hash. `folder` may also be a link ("best"); a folder of checkpoints, or of a run, is refused with the
+ * newest step-... inside named. ERR_CHECKPOINT names the path. */
 LS_MUST_USE ls_status lsi_checkpoint_open(const char *folder, lsi_checkpoint **out);
 void lsi_checkpoint_close(lsi_checkpoint **checkpoint);
 const lsi_manifest *lsi_checkpoint_manifest(const lsi_checkpoint *checkpoint);
@@ -21,7 +22,8 @@ const lsi_safetensors *lsi_checkpoint_tensors(const lsi_checkpoint *checkpoint, 
 LS_MUST_USE ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int n_parts);
 
 /* Checks that names and shapes are exactly those of these parameters and arrays: ERR_CHECKPOINT names the tensor and
- * both shapes. Afterwards lsi_checkpoint_read is a lsi_state_source (n_arrays 1: weights alone are asked for). */
+ * both shapes. Borrows `params`. Afterwards lsi_checkpoint_read is a lsi_state_source (n_arrays 1: weights alone are
+ * asked for); it may run in several threads at once. */
 LS_MUST_USE ls_status lsi_checkpoint_bind(lsi_checkpoint *checkpoint, const lsi_param_table *params, int n_arrays,
                                           const char *const *array_name);
 ls_status lsi_checkpoint_read(void *checkpoint, int array, int64_t first, int64_t count, float *out);
