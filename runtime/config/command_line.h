@@ -8,7 +8,7 @@
 #define LSI_COMMANDS(ROW)                                                                                       \
     ROW(TRAIN, NULL, "")                                                                                        \
     ROW(HELP, "--help", "this text")                                                                            \
-    ROW(HELP_CONFIG, "--help-config", "every configuration key: type, default, range, bits or free, help")      \
+    ROW(HELP_CONFIG, "--help-config", "every configuration key: type, default, range, what it may change, help")      \
     ROW(PRINT_CONFIG, "--print-config", "the resolved configuration, each value with its origin")               \
     ROW(DRY_RUN, "--dry-run", "what a run would use: parameters, memory, buckets, lanes; trains nothing")       \
     ROW(VERSION, "--version", "version, commit, compiler")

@@ -20,11 +20,17 @@ void lsi_config_destroy(lsi_config **config);
 const ls_config *lsi_config_values(const lsi_config *config);
 /* train.lanes, resolved: 0 becomes the largest power of two <= min(slots, 8). */
 int64_t lsi_config_lanes(const ls_config *config);
-/* 16 hex digits over the names and values of all BITS keys. */
-void lsi_config_hash(const lsi_config *config, char out[17]);
+/* 16 hex digits over the names and values of all keys that are BITS or FIXED and over what the data set says of its
+ * content (ls_dataset.content; NULL: nothing): where the data lies does not matter. */
+void lsi_config_hash(const lsi_config *config, const char *content, char out[17]);
+/* What a resume must know of the two configurations: appends "train.lanes was 8, now 4", separated by "; ", to
+ * `refused` for every FIXED key that differs and to `changed` for every BITS key. Keys count that have an effect in
+ * both; lanes are compared as resolved. Texts are empty, not absent, when there is nothing. Fails for memory alone. */
+LS_MUST_USE ls_status lsi_config_compare(const lsi_config *then, const lsi_config *now, lsi_text *refused,
+                                         lsi_text *changed);
 /* Appends an INI that can be fed back, each value's origin as a comment. */
 void lsi_config_print(const lsi_config *config, lsi_text *out);
-/* Appends every key: type, default, range, bits or free, help. */
+/* Appends every key: type, default, range, what it may change (LSI_DOMAINS), help. */
 void lsi_config_describe(lsi_text *out);
 /* Keys that were set but have no effect under the chosen kinds: one line of text, empty when there are none. */
 void lsi_config_unused(const lsi_config *config, lsi_text *out);

@@ -47,7 +47,7 @@ static void describe_key(const lsi_key *key, lsi_text *out)
     if (key->lowest != NULL) {
         lsi_text_append(out, ", %s to %s", key->lowest, key->highest);
     }
-    lsi_text_append(out, "; %s", key->bits ? "bits" : "free");
+    lsi_text_append(out, "; %s", lsi_table_domain_word(key->domain));
     if (key->when[0] != '\0') {
         lsi_text_append(out, "; only with %s", key->when);
     }
@@ -58,10 +58,13 @@ void lsi_config_describe(lsi_text *out)
 {
     const char *section = "";
 
-    lsi_text_append(out, "Keys of a configuration file, as key = default. bits: may change loss or weights, part of\n"
-                         "the config hash; free: may not. Sizes take k, M, G (1024), durations s, m, h; 2^n is a\n"
-                         "number.\n"
-                         "Environment: LOCKSTEP_SECTION_KEY. Command line: --set section.key=value.\n");
+    lsi_text_append(out, "Keys of a configuration file, as key = default. Sizes take k, M, G (1024), durations s, m,\n"
+                         "h; 2^n is a number. Environment: LOCKSTEP_SECTION_KEY. Command line: --set\n"
+                         "section.key=value. Each key is one of:\n");
+    for (int i = 0; i < LSI_DOMAIN_COUNT; i++) {
+        lsi_text_append(out, "  %-12s %s\n", lsi_table_domain_word((lsi_domain)i),
+                        lsi_table_domain_meaning((lsi_domain)i));
+    }
     for (int id = 0; id < LSI_KEY_COUNT; id++) {
         const lsi_key *key = lsi_table_key(id);
 

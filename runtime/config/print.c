@@ -59,19 +59,24 @@ void lsi_config_print(const lsi_config *config, lsi_text *out)
     }
 }
 
-void lsi_config_hash(const lsi_config *config, char out[17])
+void lsi_config_hash(const lsi_config *config, const char *content, char out[17])
 {
     uint64_t hash = 0;
 
     for (int id = 0; id < LSI_KEY_COUNT; id++) {
         const lsi_key *key = lsi_table_key(id);
 
-        if (key->bits) {
+        if (lsi_table_is_bits(key)) {
             uint64_t chain[] = {hash, lsi_hash_text(key->section), lsi_hash_text(key->key),
                                 lsi_value_hash(&config->values, key)};
 
             hash = lsi_hash64(chain, sizeof chain);
         }
+    }
+    if (content != NULL) {
+        uint64_t chain[] = {hash, lsi_hash_text(content)};
+
+        hash = lsi_hash64(chain, sizeof chain);
     }
     snprintf(out, 17, "%016" PRIx64, hash);
 }

@@ -5,11 +5,10 @@
 
 #include "base/text.h"
 
-#define BITS true
-#define FREE false
-#define ROW(section_, key_, kind_, def, lo, hi, choices_, domain, when_, help_)                                      \
-    {.section = #section_, .key = #key_, .kind = kind_, .bits = domain, .offset = offsetof(ls_config, section_.key_), \
-     .fallback = def, .lowest = lo, .highest = hi, .choices = choices_, .when = when_, .help = help_},
+#define ROW(section_, key_, kind_, def, lo, hi, choices_, domain_, when_, help_)                 \
+    {.section = #section_, .key = #key_, .kind = kind_, .domain = LSI_DOMAIN_##domain_,          \
+     .offset = offsetof(ls_config, section_.key_), .fallback = def, .lowest = lo, .highest = hi, \
+     .choices = choices_, .when = when_, .help = help_},
 
 /* Defaults and limits become text right here: one macro deeper, `true` would already be 1. */
 static const lsi_key rows[LSI_KEY_COUNT] = {
@@ -34,6 +33,7 @@ static const lsi_key rows[LSI_KEY_COUNT] = {
 #include <lockstep/config_keys.def>
 #include <lockstep/config_keys_undef.h>
 };
+#undef ROW
 
 typedef struct section_row {
     const char *name, *help;
@@ -59,6 +59,29 @@ enum { SECTION_COUNT = sizeof sections / sizeof *sections };
 const lsi_key *lsi_table_key(int id)
 {
     return &rows[id];
+}
+
+bool lsi_table_is_bits(const lsi_key *key)
+{
+    return key->domain == LSI_DOMAIN_BITS || key->domain == LSI_DOMAIN_FIXED;
+}
+
+static const struct {
+    const char *word, *meaning;
+} domains[LSI_DOMAIN_COUNT] = {
+#define ROW(name, word, meaning) {word, meaning},
+    LSI_DOMAINS(ROW)
+#undef ROW
+};
+
+const char *lsi_table_domain_word(lsi_domain domain)
+{
+    return domains[domain].word;
+}
+
+const char *lsi_table_domain_meaning(lsi_domain domain)
+{
+    return domains[domain].meaning;
 }
 
 int lsi_table_find(const char *section, const char *key)

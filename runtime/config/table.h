@@ -34,10 +34,24 @@ typedef enum lsi_key_kind {
     LSI_KEY_LIST
 } lsi_key_kind;
 
+/* What a key may change: ROW(name, word, meaning). The word is what --help-config prints. */
+#define LSI_DOMAINS(ROW)                                                                              \
+    ROW(BITS, "bits", "may change loss or weights; part of the config hash; a resume warns of another value") \
+    ROW(FIXED, "bits, fixed", "likewise, but a resume refuses another value")                         \
+    ROW(CONTENT, "content", "a path: what lies there counts, not where")                              \
+    ROW(FREE, "free", "may not change loss or weights")
+
+typedef enum lsi_domain {
+#define ROW(name, word, meaning) LSI_DOMAIN_##name,
+    LSI_DOMAINS(ROW)
+#undef ROW
+    LSI_DOMAIN_COUNT
+} lsi_domain;
+
 typedef struct lsi_key {
     const char *section, *key;
     lsi_key_kind kind;
-    bool bits;                      /* may change loss or weights */
+    lsi_domain domain;
     size_t offset;                  /* in ls_config */
     const char *fallback;           /* the default, as text */
     const char *lowest, *highest;   /* numbers and lists, else NULL */
@@ -47,6 +61,10 @@ typedef struct lsi_key {
 } lsi_key;
 
 const lsi_key *lsi_table_key(int id);
+/* Whether the value itself may change loss or weights: it is part of the config hash. */
+bool lsi_table_is_bits(const lsi_key *key);
+const char *lsi_table_domain_word(lsi_domain domain);
+const char *lsi_table_domain_meaning(lsi_domain domain);
 /* The id, -1 when there is none. */
 int lsi_table_find(const char *section, const char *key);
 bool lsi_table_has_section(const char *section);

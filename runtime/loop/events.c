@@ -31,7 +31,7 @@ static ls_status write_start(lsi_events *events, char *devices, size_t width)
         slots[r] = lsi_geometry_n_local(&rt->geometry, r);
         names[r] = devices + (size_t)r * width;
     }
-    lsi_config_hash(rt->loaded, hash);
+    lsi_config_hash(rt->loaded, events->trainer->data->content, hash);
     lsi_jsonl_begin(events->jsonl, "start");
     lsi_jsonl_string(events->jsonl, "version", lsi_version());
     lsi_jsonl_string(events->jsonl, "git", lsi_version_git());

@@ -108,8 +108,8 @@ static void check_same(const lsi_config *a, const lsi_config *b)
             fail_msg("%s.%s changed on its way through the text", key->section, key->key);
         }
     }
-    lsi_config_hash(a, hash_a);
-    lsi_config_hash(b, hash_b);
+    lsi_config_hash(a, NULL, hash_a);
+    lsi_config_hash(b, NULL, hash_b);
     assert_string_equal(hash_a, hash_b);
 }
 
@@ -176,18 +176,37 @@ static void the_hash_sees_every_bits_key_and_no_other(void **state)
 
         CHECK_OK(lsi_config_parse("", &config));
         uint64_t old = lsi_value_hash(&config->values, key);
-        lsi_config_hash(config, before);
+        lsi_config_hash(config, NULL, before);
         for (int tries = 0; tries < 100 && lsi_value_hash(&config->values, key) == old; tries++) {
             random_value(&d, key, value, sizeof value);
             CHECK_OK(lsi_state_set(config, id, value, "test", "test"));
         }
-        lsi_config_hash(config, after);
+        lsi_config_hash(config, NULL, after);
         bool changed = lsi_value_hash(&config->values, key) != old;
         /* Picks with one choice cannot change. */
         assert_true(changed || (key->choices != NULL && strchr(key->choices, '|') == NULL));
-        assert_int_equal(strcmp(before, after) != 0, changed && key->bits);
+        assert_int_equal(strcmp(before, after) != 0, changed && lsi_table_is_bits(key));
         lsi_config_destroy(&config);
     }
+}
+
+static void the_hash_sees_what_the_data_is(void **state)
+{
+    char one[17], other[17], none[17];
+    lsi_config *config;
+
+    (void)state;
+    CHECK_OK(lsi_config_parse("[data]\ntrain = /here/x\n", &config));
+    lsi_config_hash(config, NULL, none);
+    lsi_config_hash(config, "text: 12 bytes", one);
+    lsi_config_destroy(&config);
+    CHECK_OK(lsi_config_parse("[data]\ntrain = /there/y\n", &config));
+    lsi_config_hash(config, "text: 12 bytes", other);
+    assert_string_equal(one, other);
+    lsi_config_hash(config, "text: 13 bytes", other);
+    assert_string_not_equal(one, other);
+    assert_string_not_equal(one, none);
+    lsi_config_destroy(&config);
 }
 
 static void keys_without_effect_are_named(void **state)
@@ -234,8 +253,11 @@ static void the_description_has_every_key(void **state)
                  key->fallback, key->help);
         assert_non_null(strstr(text.data, line));
     }
-    assert_non_null(strstr(text.data, "one of mlp, gpt; bits"));
-    assert_non_null(strstr(text.data, "duration, 1s to 24h; free"));
+    assert_non_null(strstr(text.data, "one of mlp, gpt; bits, fixed\n"));
+    assert_non_null(strstr(text.data, "duration, 1s to 24h; free\n"));
+    assert_non_null(strstr(text.data, "number, 0 to 1000; bits\n"));
+    assert_non_null(strstr(text.data, "text; content; only with data.kind=idx|text|tokens"));
+    assert_non_null(strstr(text.data, "\n  bits, fixed  likewise, but a resume refuses"));
     assert_non_null(strstr(text.data, "only with model.kind=gpt"));
     lsi_text_free(&text);
 }
@@ -327,6 +349,7 @@ int main(void)
         cmocka_unit_test(print_and_parse_is_a_fixed_point),
         cmocka_unit_test(equal_values_have_equal_hashes),
         cmocka_unit_test(the_hash_sees_every_bits_key_and_no_other),
+        cmocka_unit_test(the_hash_sees_what_the_data_is),
         cmocka_unit_test(keys_without_effect_are_named),
         cmocka_unit_test(the_description_has_every_key),
         cmocka_unit_test(mutated_texts_never_crash),
