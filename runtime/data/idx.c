@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/content.h"
 #include "data/contents.h"
 
 enum { UNSIGNED_BYTES = 0x08, MAGIC_BYTES = 4 };
@@ -18,7 +19,7 @@ typedef struct idx_file {
 typedef struct idx_dataset {
     ls_dataset base;
     idx_file images, labels;
-    lsi_text description;
+    lsi_text description, content;
 } idx_dataset;
 
 static void idx_close(ls_dataset *dataset)
@@ -28,6 +29,7 @@ static void idx_close(ls_dataset *dataset)
     lsi_contents_close(&idx->images.contents);
     lsi_contents_close(&idx->labels.contents);
     lsi_text_free(&idx->description);
+    lsi_text_free(&idx->content);
     lsi_memory_free(idx);
 }
 
@@ -113,6 +115,21 @@ static ls_status check_labels(idx_dataset *idx, const char *images, const char *
     return LS_OK;
 }
 
+/* Elements alone: that images of 28 x 28 are as good as 784 is no other content. */
+static ls_status describe_content(idx_dataset *idx)
+{
+    const lsi_content_part parts[] = {
+        {idx->images.elements, idx->images.n * idx->images.per_item},
+        {idx->labels.elements, idx->labels.n},
+    };
+
+    lsi_text_append(&idx->content, "idx: images %lld x %lld, labels %lld, ", (long long)idx->images.n,
+                    (long long)idx->images.per_item, (long long)idx->labels.n);
+    lsi_content_append(parts, sizeof parts / sizeof parts[0], &idx->content);
+    idx->base.content = idx->content.data;
+    return lsi_text_status(&idx->content);
+}
+
 static ls_status idx_load(idx_dataset *idx, const char *images, const char *labels, int64_t n_classes)
 {
     LS_TRY(open_file(images, "images", &idx->images));
@@ -123,7 +140,8 @@ static ls_status idx_load(idx_dataset *idx, const char *images, const char *labe
     lsi_text_append(&idx->description, "idx: %lld samples of %lld pixels, %lld classes, from %s",
                     (long long)idx->images.n, (long long)idx->images.per_item, (long long)idx->base.n_classes, images);
     idx->base.description = idx->description.data;
-    return lsi_text_status(&idx->description);
+    LS_TRY(lsi_text_status(&idx->description));
+    return describe_content(idx);
 }
 
 ls_status lsi_dataset_idx(const char *images, const char *labels, int64_t n_classes, ls_dataset **out)

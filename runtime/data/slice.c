@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/text.h"
 
 static const uint64_t spread_key = 0x534C494345535052u;    /* constant: the choice must not follow train.seed */
 
@@ -16,6 +17,7 @@ typedef struct slice_dataset {
     int64_t n_first, n_second;
     lsi_slice_choice choice;
     bool is_second;
+    lsi_text content;
 } slice_dataset;
 
 static void slice_close(ls_dataset *dataset)
@@ -26,6 +28,7 @@ static void slice_close(ls_dataset *dataset)
         slice->shared->whole->ops->close(slice->shared->whole);
         lsi_memory_free(slice->shared);
     }
+    lsi_text_free(&slice->content);
     lsi_memory_free(slice);
 }
 
@@ -82,6 +85,19 @@ static ls_status slice_read(const ls_dataset *dataset, int64_t index, void *inpu
 
 static const ls_dataset_ops slice_ops = {sizeof(ls_dataset_ops), "slice", slice_close, slice_read};
 
+/* Of a whole that does not say what it holds, a part cannot either. */
+static ls_status describe_content(slice_dataset *slice, const char *whole)
+{
+    if (whole == NULL) {
+        return LS_OK;
+    }
+    lsi_text_append(&slice->content, "%s; %s%lld %s of %lld", whole, slice->is_second ? "" : "all but ",
+                    (long long)slice->n_second, slice->choice == LSI_SLICE_LAST ? "at the end" : "spread",
+                    (long long)(slice->n_first + slice->n_second));
+    slice->base.content = slice->content.data;
+    return lsi_text_status(&slice->content);
+}
+
 ls_status lsi_slice_split(ls_dataset *whole, int64_t n_second, lsi_slice_choice choice, ls_dataset **first,
                           ls_dataset **second)
 {
@@ -96,16 +112,22 @@ ls_status lsi_slice_split(ls_dataset *whole, int64_t n_second, lsi_slice_choice 
     for (int i = 0; i < 2; i++) {
         slice_dataset *slice = part[i];
 
-        *slice = (slice_dataset){*whole, shared, n_first, n_second, choice, i == 1};
+        *slice = (slice_dataset){*whole, shared, n_first, n_second, choice, i == 1, {0}};
         slice->base.ops = &slice_ops;
         slice->base.n_samples = i == 0 ? n_first : n_second;
+        LS_TRY_GOTO(status, failed, describe_content(slice, whole->content));
     }
     *first = part[0];
     *second = part[1];
     return LS_OK;
 
 failed:
-    lsi_memory_free(part[0]);
+    for (int i = 0; i < 2; i++) {
+        if (part[i] != NULL) {
+            lsi_text_free(&((slice_dataset *)part[i])->content);
+        }
+        lsi_memory_free(part[i]);
+    }
     lsi_memory_free(shared);
     return status;
 }

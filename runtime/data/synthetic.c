@@ -18,7 +18,7 @@ typedef struct synthetic_dataset {
     ls_dataset base;
     uint64_t seed;
     int64_t classes;                /* that occur: at most n_classes */
-    lsi_text description;
+    lsi_text description, content;
 } synthetic_dataset;
 
 static void synthetic_close(ls_dataset *dataset)
@@ -26,6 +26,7 @@ static void synthetic_close(ls_dataset *dataset)
     synthetic_dataset *synthetic = (synthetic_dataset *)dataset;
 
     lsi_text_free(&synthetic->description);
+    lsi_text_free(&synthetic->content);
     lsi_memory_free(synthetic);
 }
 
@@ -117,7 +118,11 @@ static ls_status describe(const ls_config *config, synthetic_dataset *synthetic)
     }
     synthetic->base.n_samples = config->data.samples;
     synthetic->base.description = synthetic->description.data;
-    return lsi_text_status(&synthetic->description);
+    LS_TRY(lsi_text_status(&synthetic->description));
+    lsi_text_append(&synthetic->content, "%s, seed %llu", synthetic->description.data,
+                    (unsigned long long)synthetic->seed);
+    synthetic->base.content = synthetic->content.data;
+    return lsi_text_status(&synthetic->content);
 }
 
 ls_status lsi_dataset_synthetic(const ls_config *config, ls_dataset **out)

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/content.h"
 #include "data/contents.h"
 #include "data/window.h"
 
@@ -13,7 +14,7 @@ typedef struct text_dataset {
     lsi_contents contents;
     lsi_token_run run;
     char *path;
-    lsi_text description;
+    lsi_text description, content;
 } text_dataset;
 
 static void text_close(ls_dataset *dataset)
@@ -23,6 +24,7 @@ static void text_close(ls_dataset *dataset)
     lsi_contents_close(&text->contents);
     lsi_memory_free(text->path);
     lsi_text_free(&text->description);
+    lsi_text_free(&text->content);
     lsi_memory_free(text);
 }
 
@@ -47,7 +49,12 @@ static ls_status text_load(text_dataset *text, const char *path, int64_t context
     lsi_text_append(&text->description, "text: %lld bytes in %lld windows of %lld, from %s",
                     (long long)text->run.n_tokens, (long long)text->base.n_samples, (long long)context, path);
     text->base.description = text->description.data;
-    return lsi_text_status(&text->description);
+    LS_TRY(lsi_text_status(&text->description));
+    lsi_text_append(&text->content, "text: %lld bytes in %lld windows of %lld, ", (long long)text->run.n_tokens,
+                    (long long)text->base.n_samples, (long long)context);
+    lsi_content_append(&(lsi_content_part){text->contents.data, text->contents.size}, 1, &text->content);
+    text->base.content = text->content.data;
+    return lsi_text_status(&text->content);
 }
 
 ls_status lsi_dataset_text(const char *path, int64_t context, int64_t n_classes, ls_dataset **out)

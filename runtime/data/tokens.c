@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/content.h"
 #include "data/path_list.h"
 #include "data/window.h"
 
@@ -36,7 +37,7 @@ typedef struct tokens_dataset {
     lsi_path_list paths;
     shard *shards;                  /* one per path */
     int64_t n_tokens;
-    lsi_text description;
+    lsi_text description, content;
 } tokens_dataset;
 
 static void tokens_close(ls_dataset *dataset)
@@ -49,6 +50,7 @@ static void tokens_close(ls_dataset *dataset)
     lsi_memory_free(tokens->shards);
     lsi_path_list_free(&tokens->paths);
     lsi_text_free(&tokens->description);
+    lsi_text_free(&tokens->content);
     lsi_memory_free(tokens);
 }
 
@@ -155,6 +157,27 @@ static ls_status tokens_describe(tokens_dataset *tokens)
     return lsi_text_status(&tokens->description);
 }
 
+/* Where one shard ends and the next begins is content: windows do not cross it. */
+static ls_status tokens_describe_content(tokens_dataset *tokens)
+{
+    lsi_content_part *part;
+
+    LS_TRY(lsi_memory_alloc((size_t)tokens->paths.n * sizeof *part, "parts of the content", (void **)&part));
+    for (int64_t i = 0; i < tokens->paths.n; i++) {
+        const lsi_token_run *run = &tokens->shards[i].run;
+
+        part[i] = (lsi_content_part){run->data + run->offset, run->n_tokens * run->width};
+    }
+    lsi_text_append(&tokens->content, "tokens: %lld %s tokens of %lld %s in %lld windows of %lld, ",
+                    (long long)tokens->n_tokens, tokens->kind->name, (long long)tokens->paths.n,
+                    tokens->paths.n == 1 ? "shard" : "shards", (long long)tokens->base.n_samples,
+                    (long long)tokens->base.target_count);
+    lsi_content_append(part, tokens->paths.n, &tokens->content);
+    lsi_memory_free(part);
+    tokens->base.content = tokens->content.data;
+    return lsi_text_status(&tokens->content);
+}
+
 ls_status lsi_dataset_tokens(const char *glob, int64_t context, int64_t n_classes, ls_dataset **out)
 {
     void *memory;
@@ -167,6 +190,7 @@ ls_status lsi_dataset_tokens(const char *glob, int64_t context, int64_t n_classe
     LS_TRY_GOTO(status, failed, tokens_open(tokens, glob, context));
     tokens->base.n_classes = n_classes > 0 ? n_classes : tokens->kind->vocabulary;
     LS_TRY_GOTO(status, failed, tokens_describe(tokens));
+    LS_TRY_GOTO(status, failed, tokens_describe_content(tokens));
     *out = &tokens->base;
     return LS_OK;
 

@@ -33,7 +33,7 @@ static counting_dataset make_counting(int64_t n)
 {
     return (counting_dataset){.base = {.ops = &counting_ops, .n_samples = n, .input_dtype = LS_I32,
                                        .input_shape = ls_shape1(1), .target_count = 1, .n_classes = n,
-                                       .description = "counting"}};
+                                       .description = "counting", .content = "counting"}};
 }
 
 static int32_t sample_at(const ls_dataset *data, int64_t i)
@@ -120,7 +120,7 @@ static void the_last_user_closes(void **state)
 static void without_memory_the_whole_stays_open(void **state)
 {
     (void)state;
-    for (long k = 1; k <= 3; k++) {
+    for (long k = 1; k <= 5; k++) {
         counting_dataset whole = make_counting(9);
         ls_dataset *part[2];
 

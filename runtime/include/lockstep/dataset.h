@@ -34,8 +34,8 @@ struct ls_dataset {
     int64_t target_count;           /* of one sample */
     int64_t n_classes;              /* targets lie in [0, n_classes) or are ignored; inputs too where they are LS_I32 */
     const char *description;        /* one line for the start message; owned by the data set */
-    /* Equal texts: equal samples. Counts, sizes and a checksum, never a path; a resumed run must find the same. NULL: only
-     * the fields above are compared. Owned by the data set. */
+    /* Equal texts: equal samples. Counts, sizes and a checksum, never a path; a resumed run must find the same. The
+     * checksum of large data may cover pieces of it. NULL: only the fields above are compared. Owned by the data set. */
     const char *content;
 };
 
