@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "config/command_line.h"
 #include "config/config.h"
+#include "job/stop.h"
 #include "loop/run.h"
 
 /* Answers that need no job; rank 0 prints them. */
@@ -78,6 +79,9 @@ int main(int argc, char **argv)
         return ls_status_exit_code(status);
     }
     status = resolve(job, argc, argv, &kind, &config);
+    if (kind != LSI_COMMAND_TRAIN) {
+        lsi_stop_unwatch();
+    }
     bool runs = status == LS_OK && (kind == LSI_COMMAND_TRAIN || kind == LSI_COMMAND_DRY_RUN);
     if (runs) {
         status = lsi_runtime_share_config(job, LS_OK, &config);

@@ -20,8 +20,8 @@ typedef struct lsi_job {
     void *communicator;         /* MPI_Comm * of this job, duplicated; NULL without MPI. For comm's transports */
 } lsi_job;
 
-/* Starts MPI with MPI_THREAD_MULTIPLE (an error otherwise). Without mpirun the world is one. Opens the log's prefix. A
- * failure has been printed. */
+/* Starts MPI with MPI_THREAD_MULTIPLE (an error otherwise). Without mpirun the world is one. From the first moment on
+ * signals are requests to stop (job/stop.h). Opens the log's prefix. A failure has been printed. */
 LS_MUST_USE ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **out);
 /* Barrier and MPI_Finalize. Accepts NULL. */
 void lsi_job_close(lsi_job **job);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "job/job_build.h"
+#include "job/stop.h"
 
 /* Larger ones make Open MPI page-fault its temporaries; MPI's counts are int. */
 static const size_t piece_bytes = (size_t)4 << 20;
@@ -79,6 +80,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     bool by_us = false;
     int rank = 0, world = 1;
 
+    lsi_stop_watch();       /* first: starting takes a while, and a stop may be asked for meanwhile */
     lsi_job_host(host);
     lsi_file_hold_standard();
     lsi_log_open(program, 0, 1, host);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "job/job_build.h"
+#include "job/stop.h"
 
 /* Started by mpirun, this build would train as often as there are processes, into the same files. */
 static ls_status check_alone(int *rank)
@@ -34,6 +35,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     int rank = 0;
 
     (void)argc, (void)argv;
+    lsi_stop_watch();       /* first: starting takes a while, and a stop may be asked for meanwhile */
     lsi_job_host(host);
     lsi_file_hold_standard();
     lsi_log_open(program, 0, 1, host);

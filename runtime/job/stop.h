@@ -7,9 +7,10 @@
 enum { LSI_STOP_NONE = 0, LSI_STOP_PROGRAM = 1, LSI_STOP_TIME = 2, LSI_STOP_SIGNAL = 100 };
 
 /* Catches SIGUSR1, SIGUSR2 and SIGTERM, where nobody else has (a handler of the program's, or ignored). The first one
- * is a request; the second ends the process at once with 128 + its number. Idempotent. */
+ * of them is a request; the second ends the process at once with 128 + its number. Idempotent; main thread. */
 void lsi_stop_watch(void);
-/* Signals act as they would without us; one that has come already acts now. For commands that are over in a moment. */
+/* Signals act as they would without us; one that has come already acts now. For commands that are over in a moment.
+ * Main thread. */
 void lsi_stop_unwatch(void);
 
 /* Async-signal-safe, any thread. */

@@ -9,8 +9,10 @@
 #include "base/version.h"
 #include "comm/registry.h"
 #include "config/command_line.h"
+#include "job/stop.h"
 #include "kernels/ops.h"
 #include "train/precision.h"
+#include <lockstep/checkpoint.h>
 
 ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine)
 {
@@ -241,4 +243,9 @@ int ls_rank(const ls_runtime *runtime)
 int ls_world(const ls_runtime *runtime)
 {
     return runtime->job->world;
+}
+
+void ls_request_stop(void)
+{
+    lsi_stop_request(LSI_STOP_PROGRAM);
 }
