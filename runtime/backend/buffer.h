@@ -12,7 +12,8 @@
     ROW(ACTIVATIONS, "activations")     \
     ROW(BATCH, "batch")                 \
     ROW(COMM, "communication staging")  \
-    ROW(CONTROL, "step control")
+    ROW(CONTROL, "step control")        \
+    ROW(SNAPSHOT, "checkpoint snapshot")
 
 typedef enum lsi_memory_class {
 #define ROW(name, text) LSI_MEMORY_##name,

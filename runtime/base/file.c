@@ -131,14 +131,11 @@ static ls_status write_and_sync(int fd, const char *path, const char *data, size
     return LS_OK;
 }
 
-/* Makes a rename in the folder of `path` outlast a crash of the machine. */
-static ls_status sync_folder(const char *path)
+ls_status lsi_file_sync_folder(const char *folder)
 {
-    char *folder;
-
-    LS_TRY(lsi_file_folder(path, &folder));
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ls_status status = LS_OK;
+
     /* Some file systems do not sync folders and say EINVAL; they leave us nothing to do. */
     if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) {
         status = LS_FAIL(LS_ERR_OUTPUT, "%s: cannot write to disk: %s", folder, strerror(errno));
@@ -146,6 +143,15 @@ static ls_status sync_folder(const char *path)
     if (fd >= 0) {
         close(fd);
     }
+    return status;
+}
+
+static ls_status sync_folder_of(const char *path)
+{
+    char *folder;
+
+    LS_TRY(lsi_file_folder(path, &folder));
+    ls_status status = lsi_file_sync_folder(folder);
     lsi_memory_free(folder);
     return status;
 }
@@ -166,7 +172,7 @@ static ls_status replace_through(const char *path, const char *beside, const voi
         unlink(beside);
         return status;
     }
-    return sync_folder(path);
+    return sync_folder_of(path);
 }
 
 /* A rename would put a file in the place of a device or pipe, and root may do that to /dev/null. */

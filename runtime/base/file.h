@@ -13,6 +13,8 @@ LS_MUST_USE ls_status lsi_file_read(const char *path, size_t limit, ls_status wh
 /* Writes beside the target, fsyncs, renames, fsyncs the folder: the target is old or new, never torn. A link stays and
  * what it leads to is replaced; what is no regular file is refused. */
 LS_MUST_USE ls_status lsi_file_replace(const char *path, const void *data, size_t size);
+/* Makes what was created, renamed or removed in the folder outlast a crash of the machine. */
+LS_MUST_USE ls_status lsi_file_sync_folder(const char *folder);
 /* mkdir -p. */
 LS_MUST_USE ls_status lsi_file_make_folders(const char *path);
 /* Occupies those of the descriptors 0, 1, 2 that the process was started without. The next file opened would otherwise

@@ -11,6 +11,7 @@
 static const lsi_key_id paths[] = {
     LSI_KEY_model_init_from, LSI_KEY_data_train,  LSI_KEY_data_labels, LSI_KEY_data_val,
     LSI_KEY_data_val_labels, LSI_KEY_log_dir,     LSI_KEY_log_metrics, LSI_KEY_log_trace,
+    LSI_KEY_checkpoint_dir,  LSI_KEY_checkpoint_resume,
 };
 
 /* Where a path is written, for messages about it. */
@@ -72,6 +73,12 @@ static ls_status append_list(const place *where, const char *list, lsi_text *out
     return status;
 }
 
+/* checkpoint.resume is a path, or one of two words. */
+static bool is_word(lsi_key_id id, const char *text)
+{
+    return id == LSI_KEY_checkpoint_resume && (strcmp(text, "auto") == 0 || strcmp(text, "never") == 0);
+}
+
 static const char *text_of(const lsi_config *config, lsi_key_id id)
 {
     return *(const char *const *)((const char *)&config->values + lsi_table_key(id)->offset);
@@ -92,7 +99,7 @@ static ls_status resolve(lsi_config *config, lsi_key_id id, const char *folder)
     place where = {folder, lsi_state_origin(config, id), lsi_table_key(id)->section, lsi_table_key(id)->key};
     lsi_text text = {0};
 
-    if (path[0] == '\0') {
+    if (path[0] == '\0' || is_word(id, path)) {
         return LS_OK;
     }
     ls_status status = is_list ? append_list(&where, path, &text) : append_absolute(&where, path, &text);
@@ -138,15 +145,15 @@ static ls_status fill_log_dir(lsi_config *config, const char *current, const cha
     return status;
 }
 
-static ls_status fill_log_metrics(lsi_config *config)
+static ls_status fill_in_log_dir(lsi_config *config, lsi_key_id id, const char *name)
 {
     lsi_text text = {0};
 
-    if (config->values.log.metrics[0] != '\0') {
+    if (text_of(config, id)[0] != '\0') {
         return LS_OK;
     }
-    lsi_text_append(&text, "%s/metrics.jsonl", config->values.log.dir);
-    ls_status status = replace(config, LSI_KEY_log_metrics, &text);
+    lsi_text_append(&text, "%s/%s", config->values.log.dir, name);
+    ls_status status = replace(config, id, &text);
     lsi_text_free(&text);
     return status;
 }
@@ -159,7 +166,8 @@ static ls_status resolve_all(lsi_config *config, const char *folder, const char 
     LS_TRY(fill_labels(config, LSI_KEY_data_train, LSI_KEY_data_labels));
     LS_TRY(fill_labels(config, LSI_KEY_data_val, LSI_KEY_data_val_labels));
     LS_TRY(fill_log_dir(config, current, file));
-    return fill_log_metrics(config);
+    LS_TRY(fill_in_log_dir(config, LSI_KEY_log_metrics, "metrics.jsonl"));
+    return fill_in_log_dir(config, LSI_KEY_checkpoint_dir, "checkpoints");
 }
 
 /* The absolute folder of a file. */

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/proc.h"
 #include "base/version.h"
+#include "job/stop.h"
 
 static ls_status gather_devices(lsi_events *events, char **out, size_t width)
 {
@@ -17,7 +18,7 @@ static ls_status gather_devices(lsi_events *events, char **out, size_t width)
     return lsi_job_all_gather(rt->job, mine, width, *out);
 }
 
-static ls_status write_start(lsi_events *events, char *devices, size_t width)
+static ls_status write_start(lsi_events *events, char *devices, size_t width, const char *resumed_from)
 {
     const ls_runtime *rt = events->rt;
     int world = rt->job->world;
@@ -44,18 +45,22 @@ static ls_status write_start(lsi_events *events, char *devices, size_t width)
     lsi_jsonl_int(events->jsonl, "parameters", events->trainer->params->n_counted);
     lsi_jsonl_int(events->jsonl, "lanes", rt->geometry.n_lanes);
     lsi_jsonl_ints(events->jsonl, "slots_per_rank", slots, world);
+    if (resumed_from != NULL) {
+        lsi_jsonl_string(events->jsonl, "resumed_from", resumed_from);
+        lsi_jsonl_int(events->jsonl, "resumed_step", events->trainer->first_step);
+    }
     lsi_memory_free(slots);
     return lsi_jsonl_end(events->jsonl);
 }
 
-ls_status lsi_events_start(lsi_events *events)
+ls_status lsi_events_start(lsi_events *events, const char *resumed_from)
 {
     enum { WIDTH = 256 };
     char *devices = NULL;
     ls_status status = gather_devices(events, &devices, WIDTH);
 
     if (status == LS_OK && events->jsonl != NULL) {
-        status = write_start(events, devices, WIDTH);
+        status = write_start(events, devices, WIDTH, resumed_from);
     }
     lsi_memory_free(devices);
     return status;
@@ -151,7 +156,7 @@ ls_status lsi_events_step(lsi_events *events)
 {
     const ls_step_result *last = &events->trainer->last;
 
-    if (events->trainer->n_done == 0 || last->state.attempted <= events->n_written) {
+    if (events->trainer->n_done == events->trainer->first_step || last->state.attempted <= events->n_written) {
         return LS_OK;
     }
     if (events->has_pending && (int64_t)last->header[LS_EXCHANGE_TIMED_STEP] == events->pending.state.attempted) {
@@ -180,7 +185,7 @@ ls_status lsi_events_settle(lsi_events *events)
     return events->has_pending ? write_step(events, seconds) : LS_OK;
 }
 
-ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_evaluation *evaluation, bool accuracy)
+ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const ls_evaluation *evaluation, bool accuracy)
 {
     if (events->jsonl == NULL) {
         return LS_OK;
@@ -192,6 +197,20 @@ ls_status lsi_events_evaluation(lsi_events *events, int64_t step, const lsi_eval
         lsi_jsonl_double(events->jsonl, "accuracy", evaluation->accuracy);
     }
     lsi_jsonl_int(events->jsonl, "samples", evaluation->samples);
+    return lsi_jsonl_end(events->jsonl);
+}
+
+ls_status lsi_events_checkpoint(lsi_events *events, const lsi_saved *saved)
+{
+    if (events->jsonl == NULL) {
+        return LS_OK;
+    }
+    lsi_jsonl_begin(events->jsonl, "checkpoint");
+    lsi_jsonl_int(events->jsonl, "step", saved->step);
+    lsi_jsonl_string(events->jsonl, "path", saved->path);
+    lsi_jsonl_float(events->jsonl, "seconds", (float)saved->seconds);
+    lsi_jsonl_float(events->jsonl, "stall_seconds", (float)saved->stall_seconds);
+    lsi_jsonl_int(events->jsonl, "bytes", saved->bytes);
     return lsi_jsonl_end(events->jsonl);
 }
 
@@ -268,32 +287,32 @@ static void write_memory(lsi_jsonl *jsonl, const memory_use *use, int world)
 
 /* ---- the end --------------------------------------------------------------------------------------------------- */
 
-static ls_status write_done(lsi_events *events, const char *weights_hash, double train_seconds,
-                            const lsi_evaluation *evaluation, bool accuracy, const memory_use *use)
+static ls_status write_done(lsi_events *events, const lsi_events_end *end, const memory_use *use)
 {
-    lsi_jsonl_begin(events->jsonl, "done");
-    lsi_jsonl_int(events->jsonl, "step", events->n_written);
-    lsi_jsonl_string(events->jsonl, "reason", "finished");
-    lsi_jsonl_string(events->jsonl, "weights_hash", weights_hash);
-    lsi_jsonl_double(events->jsonl, "train_seconds", train_seconds);
-    if (evaluation != NULL) {
-        lsi_jsonl_double(events->jsonl, "loss", evaluation->loss);
-        if (accuracy) {
-            lsi_jsonl_double(events->jsonl, "accuracy", evaluation->accuracy);
+    bool stopped = end->stop != LSI_STOP_NONE;
+
+    lsi_jsonl_begin(events->jsonl, stopped ? "stopped" : "done");
+    lsi_jsonl_int(events->jsonl, "step", events->trainer->n_done);
+    lsi_jsonl_string(events->jsonl, "reason", stopped ? lsi_stop_text(end->stop) : "finished");
+    lsi_jsonl_string(events->jsonl, "weights_hash", end->weights_hash);
+    lsi_jsonl_double(events->jsonl, "train_seconds", end->train_seconds);
+    if (end->evaluation != NULL) {
+        lsi_jsonl_double(events->jsonl, "loss", end->evaluation->loss);
+        if (end->accuracy) {
+            lsi_jsonl_double(events->jsonl, "accuracy", end->evaluation->accuracy);
         }
     }
     write_memory(events->jsonl, use, events->rt->job->world);
     return lsi_jsonl_end(events->jsonl);
 }
 
-ls_status lsi_events_done(lsi_events *events, const char *weights_hash, double train_seconds,
-                          const lsi_evaluation *evaluation, bool accuracy)
+ls_status lsi_events_done(lsi_events *events, const lsi_events_end *end)
 {
     memory_use use = {0};
     ls_status status = gather_memory(events, &use);
 
     if (status == LS_OK && events->jsonl != NULL) {
-        status = write_done(events, weights_hash, train_seconds, evaluation, accuracy, &use);
+        status = write_done(events, end, &use);
     }
     lsi_memory_free(use.resident_start);
     return status;

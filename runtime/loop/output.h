@@ -2,10 +2,20 @@
 #ifndef LSI_LOOP_OUTPUT_H
 #define LSI_LOOP_OUTPUT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/previous.h"
 #include <lockstep/status.h>
 
-/* Rank 0. Makes `dir`; an earlier run's metrics file is moved into a folder previous-<n> beside it, n counting up.
- * Fails on a file that a run is still writing to, and before it makes anything on a folder. */
-LS_MUST_USE ls_status lsi_output_prepare(const char *dir, const char *metrics_path);
+typedef struct lsi_output {
+    const char *dir, *metrics;
+    int64_t keep_bytes;     /* a run that goes on keeps this much of the metrics file; -1: it begins */
+    bool copy_first;        /* and leaves the branch behind it: the whole file is kept as a copy in previous-<n> */
+} lsi_output;
+
+/* Rank 0. Makes the folders. An earlier run's metrics file moves aside, or is cut to what belongs to the steps the run
+ * goes on from. Fails on a file that a run is still writing to, and before it makes anything on a folder. */
+LS_MUST_USE ls_status lsi_output_prepare(const lsi_output *output, lsi_previous *previous);
 
 #endif

@@ -9,6 +9,8 @@ void lsi_progress_open(lsi_progress *progress, const ls_trainer *trainer, bool t
     const ls_config *config = trainer->rt->config;
 
     *progress = (lsi_progress){
+        .first_step = trainer->first_step,
+        .seen = trainer->first_step,
         .end_step = trainer->end_step,
         .every = config->train.log_every,
         .per_step = config->train.global_batch * (tokens ? trainer->data->target_count : 1),
@@ -24,12 +26,12 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
         return;
     }
     progress->seen = info->step;
-    if (info->step > 2 && info->step_seconds > 0) {
+    if (info->step > progress->first_step + 2 && info->step_seconds > 0) {
         progress->recent_seconds = progress->recent_seconds == 0
                                        ? info->step_seconds
                                        : 0.95 * progress->recent_seconds + 0.05 * info->step_seconds;
     }
-    if (info->step % progress->every != 0 && info->step != 1 && info->step != progress->end_step) {
+    if (info->step % progress->every != 0 && info->step != progress->first_step + 1 && info->step != progress->end_step) {
         return;
     }
     double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;

@@ -5,7 +5,7 @@
 #include "train/trainer.h"
 
 typedef struct lsi_progress {
-    int64_t end_step, every, per_step;  /* per_step: samples, or tokens */
+    int64_t first_step, end_step, every, per_step;  /* per_step: samples, or tokens */
     const char *unit;                   /* "samples", "tokens" */
     double recent_seconds;              /* smoothed step time, without the first steps */
     int64_t seen;                       /* last step described to us */

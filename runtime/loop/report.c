@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -76,6 +77,49 @@ void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const 
     lsi_text_append(&text, "device     %s", rt->backend->describe(rt->device));
     if (lsi_text_status(&text) == LS_OK) {
         show(&text);
+    }
+    lsi_text_free(&text);
+}
+
+static void append_saving(lsi_text *text, const ls_config *config, int64_t bytes)
+{
+    lsi_text_append(text, "checkpoint ");
+    lsi_number_append_bytes_human(text, (double)bytes);
+    if (config->checkpoint.every > 0) {
+        lsi_text_append(text, ", every %lld steps", (long long)config->checkpoint.every);
+    } else {
+        lsi_text_append(text, ", at the end");
+    }
+    lsi_text_append(text, " in %s", config->checkpoint.dir);
+}
+
+void lsi_report_checkpoints(const ls_trainer *trainer, const lsi_resume *from, const lsi_saver *saver)
+{
+    const ls_config *config = trainer->rt->config;
+    lsi_text text = {0};
+    struct statvfs disk;
+    double bytes, room;
+
+    if (from->found) {
+        lsi_log_info("resumed    from %s", from->path);
+    }
+    if (saver == NULL || trainer->rt->job->rank != 0) {
+        return;
+    }
+    bytes = (double)lsi_saver_bytes(saver);
+    append_saving(&text, config, lsi_saver_bytes(saver));
+    if (statvfs(config->checkpoint.dir, &disk) == 0) {
+        room = (double)disk.f_bavail * (double)disk.f_frsize;
+        lsi_text_append(&text, ", ");
+        lsi_number_append_bytes_human(&text, room);
+        lsi_text_append(&text, " free");
+        if (room < 2 * bytes) {         /* a new one is written before the old one goes */
+            lsi_log_warn("%s: has room for %.1f checkpoints, two are needed at a time", config->checkpoint.dir,
+                         room / bytes);
+        }
+    }
+    if (lsi_text_status(&text) == LS_OK) {
+        lsi_log_info("%s", text.data);
     }
     lsi_text_free(&text);
 }

@@ -1,4 +1,4 @@
-/* ls_run: the whole loop over what a configuration names. */
+/* ls_run and ls_run_model: the whole loop. */
 #include "loop/run.h"
 
 #include <string.h>
@@ -6,8 +6,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/proc.h"
+#include "checkpoint/saver.h"
 #include "data/datasets.h"
+#include "job/stop.h"
 #include "loop/events.h"
 #include "loop/output.h"
 #include "loop/progress.h"
@@ -18,36 +21,70 @@
 /* Everything one run opens; closed in reverse order. */
 typedef struct run {
     ls_runtime *rt;
-    ls_dataset *train, *val;
-    lsi_model model;
+    ls_run_parts parts;             /* what is trained; borrowed */
     ls_trainer *trainer;
+    lsi_checkpoint_place place;
+    lsi_resume from;
+    lsi_saver *saver;               /* NULL under checkpoint.save = false */
     lsi_events events;
     lsi_trace *trace;               /* NULL without log.trace */
     lsi_progress progress;
-    bool accuracy, tokens;
-    bool evaluated;
-    lsi_evaluation evaluation;      /* the last one */
+    bool evaluated;                 /* `evaluation` is there: the last one */
+    ls_evaluation evaluation;
+    int64_t evaluated_step;         /* the newest step whose evaluation is in the metrics file; 0: none */
+    int stop;                       /* why the run ends early; LSI_STOP_NONE: it does not */
 } run;
 
-static ls_status open_inputs(run *r)
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+/* Rank 0: the metrics file goes on where the checkpoint says, or begins. */
+static ls_status open_metrics(run *r, lsi_previous *previous)
 {
     const ls_config *config = r->rt->config;
+    lsi_output output = {
+        .dir = config->log.dir,
+        .metrics = config->log.metrics,
+        .keep_bytes = r->from.found && r->from.in_place ? r->from.metrics_bytes : -1,
+        .copy_first = r->from.found && previous->beside != NULL,
+    };
 
-    LS_TRY(lsi_datasets_open(config, &r->train, &r->val));
-    r->tokens = r->train->input_dtype == LS_I32;
-    r->accuracy = strcmp(config->data.kind, "idx") == 0;
-    return lsi_model_build(config, r->train, &r->model);
+    LS_TRY(lsi_output_prepare(&output, previous));
+    return lsi_jsonl_open(config->log.metrics, &r->events.jsonl);
 }
 
+static ls_status on_saved(void *argument, const lsi_saved *saved)
+{
+    run *r = argument;
+
+    lsi_log_info("step %lld is saved in %s", (long long)saved->step, saved->path);
+    return lsi_events_checkpoint(&r->events, saved);
+}
+
+/* Collective. */
+static ls_status open_saver(run *r)
+{
+    lsi_saver_options options = {
+        .trainer = r->trainer, .place = &r->place, .from = &r->from, .on_saved = on_saved, .argument = r};
+
+    return r->rt->config->checkpoint.save ? lsi_saver_open(&options, &r->saver) : LS_OK;
+}
+
+/* Collective: the checkpoint to go on from, and where output goes. Nothing is touched before all of it is known good. */
 static ls_status open_outputs(run *r)
 {
-    const ls_config *config = r->rt->config;
+    lsi_previous previous = {0};
+    ls_status status = lsi_place_open(r->rt, r->rt->config->checkpoint.save, &r->place);
 
-    if (r->rt->job->rank != 0) {
-        return LS_OK;
+    if (status == LS_OK) {
+        status = lsi_resume_load(r->trainer, &r->place, &previous, &r->from);
     }
-    LS_TRY(lsi_output_prepare(config->log.dir, config->log.metrics));
-    return lsi_jsonl_open(config->log.metrics, &r->events.jsonl);
+    if (status == LS_OK) {
+        status = lsi_runtime_agree(r->rt, r->rt->job->rank == 0 ? open_metrics(r, &previous) : LS_OK);
+    }
+    lsi_previous_free(&previous);
+    LS_TRY(status);
+    r->evaluated_step = r->from.found && r->from.evaluated ? r->from.step : 0;
+    return open_saver(r);
 }
 
 /* Collective. */
@@ -72,18 +109,49 @@ static ls_status write_trace(run *r)
                : LS_OK;
 }
 
+/* What the process holds before the trainer exists: what comes on top is held against the plan. */
+static void note_resident(run *r)
+{
+    int64_t now, most;
+
+    r->events.resident_start = lsi_proc_resident(&now, &most) ? now : 0;
+}
+
+static ls_status open_run(run *r)
+{
+    const ls_run_parts *p = &r->parts;
+    lsi_trainer_options options = {.evaluates = p->val != NULL, .snapshots = r->rt->config->checkpoint.save};
+
+    note_resident(r);
+    LS_TRY(lsi_trainer_create(r->rt, p->graph, p->loss, p->train, &options, &r->trainer));
+    if (p->schedule != NULL) {
+        ls_trainer_set_schedule(r->trainer, p->schedule, p->schedule_argument);
+    }
+    LS_TRY(open_outputs(r));
+    LS_TRY(open_trace(r));
+    r->events.rt = r->rt;
+    r->events.trainer = r->trainer;
+    r->events.tokens = p->train->input_dtype == LS_I32;
+    r->events.n_written = r->from.step;
+    lsi_report_start(r->trainer, p->train, p->val);
+    lsi_report_checkpoints(r->trainer, &r->from, r->saver);
+    lsi_progress_open(&r->progress, r->trainer, r->events.tokens);
+    return lsi_events_start(&r->events, r->from.path);
+}
+
 static void close_run(run *r)
 {
     lsi_trace_close(&r->trace);
+    lsi_saver_close(&r->saver);
     lsi_jsonl_close(&r->events.jsonl);
+    lsi_resume_free(&r->from);
+    lsi_place_close(&r->place);
     ls_trainer_destroy(&r->trainer);
-    ls_graph_destroy(&r->model.graph);
-    lsi_dataset_close(&r->val);
-    lsi_dataset_close(&r->train);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------------------------- */
 
+/* Queues one step and waits for its result. */
 static ls_status one_step(run *r)
 {
     ls_slot *slot;
@@ -95,49 +163,110 @@ static ls_status one_step(run *r)
         LS_TRY(ls_trainer_backward(r->trainer, slot));
     }
     LS_TRY(ls_trainer_end(r->trainer, &info));
+    LS_TRY(lsi_trainer_collect(r->trainer));
+    r->stop = lsi_trainer_stop_reason(r->trainer);
     LS_TRY(lsi_events_step(&r->events));
+    lsi_trainer_fill_info(r->trainer, &info);
     lsi_progress_step(&r->progress, &info);
-    return LS_OK;
+    return r->saver != NULL ? lsi_saver_step(r->saver) : LS_OK;
 }
 
 static ls_status settle(run *r)
 {
-    ls_step_info info;
-
-    LS_TRY(ls_trainer_settle(r->trainer, &info));
-    LS_TRY(lsi_events_settle(&r->events));
-    lsi_progress_step(&r->progress, &info);
-    return LS_OK;
+    LS_TRY(ls_trainer_settle(r->trainer, NULL));
+    return lsi_events_settle(&r->events);
 }
 
-static ls_status evaluate(run *r)
+/* The settled step. */
+static ls_status save(run *r)
 {
-    LS_TRY(settle(r));
-    LS_TRY(lsi_trainer_evaluate(r->trainer, r->val, r->rt->config->train.eval_batches, &r->evaluation));
-    r->evaluated = true;
-    int64_t step = r->trainer->n_done;
-    if (r->accuracy) {
+    lsi_saver_point point = {
+        .evaluated = r->evaluated_step == r->trainer->n_done,
+        .metrics_bytes = lsi_jsonl_length(r->events.jsonl),
+        .metrics_fd = lsi_jsonl_fd(r->events.jsonl),
+    };
+
+    return r->saver != NULL ? lsi_saver_save(r->saver, &point) : LS_OK;
+}
+
+static void say_evaluation(const run *r, int64_t step)
+{
+    if (r->parts.accuracy) {
         lsi_log_info("step %lld  validation loss %.4f  accuracy %.4f", (long long)step, r->evaluation.loss,
                      r->evaluation.accuracy);
     } else {
         lsi_log_info("step %lld  validation loss %.4f", (long long)step, r->evaluation.loss);
     }
-    return lsi_events_evaluation(&r->events, step, &r->evaluation, r->accuracy);
+}
+
+/* A request to stop meanwhile leaves no evaluation: who goes on from here repeats it. */
+static ls_status evaluate(run *r)
+{
+    ls_evaluation evaluation;
+    int64_t step = r->trainer->n_done;
+
+    LS_TRY(settle(r));
+    LS_TRY(ls_trainer_evaluate(r->trainer, r->parts.val, r->rt->config->train.eval_batches, &evaluation));
+    if (evaluation.stopped) {
+        LS_TRY(lsi_trainer_agree_on_stop(r->trainer, &r->stop));
+        return LS_OK;
+    }
+    r->evaluation = evaluation;
+    r->evaluated = true;
+    say_evaluation(r, step);
+    if (r->evaluated_step != step) {        /* not the repetition of a finished run */
+        LS_TRY(lsi_events_evaluation(&r->events, step, &r->evaluation, r->parts.accuracy));
+    }
+    r->evaluated_step = step;
+    bool best = r->saver != NULL && lsi_saver_is_best(r->saver, step, r->evaluation.loss);
+    return best ? save(r) : LS_OK;
+}
+
+static bool evaluation_is_due(const run *r)
+{
+    int64_t every = r->rt->config->train.eval_every, step = r->trainer->n_done, end = r->trainer->end_step;
+
+    return r->parts.val != NULL && (step >= end || (every > 0 && step > 0 && step % every == 0));
+}
+
+/* What is due after the step that is done: evaluation, then checkpoint. */
+static ls_status after_step(run *r)
+{
+    if (evaluation_is_due(r) && r->stop == LSI_STOP_NONE && r->evaluated_step != r->trainer->n_done) {
+        LS_TRY(evaluate(r));
+    }
+    if (r->stop == LSI_STOP_NONE && r->saver != NULL && lsi_saver_is_due(r->saver, r->trainer->n_done)) {
+        LS_TRY(settle(r));
+        LS_TRY(save(r));
+    }
+    return LS_OK;
 }
 
 static ls_status loop(run *r)
 {
-    int64_t every = r->rt->config->train.eval_every, end = r->trainer->end_step;
+    int64_t end = r->trainer->end_step;
 
-    while (r->trainer->n_queued < end) {
+    if (r->from.step >= end) {
+        lsi_log_info("this run is finished: step %lld of %lld is done", (long long)r->from.step, (long long)end);
+    }
+    if (r->from.found && r->from.step < end) {
+        LS_TRY(after_step(r));      /* an evaluation that was due and not done */
+    }
+    while (r->trainer->n_queued < end && r->stop == LSI_STOP_NONE) {
         LS_TRY(one_step(r));
-        int64_t step = r->trainer->n_queued;
-        if (r->val != NULL && step < end && every > 0 && step % every == 0) {
-            LS_TRY(evaluate(r));
+        if (r->trainer->n_done < end) {
+            LS_TRY(after_step(r));
         }
     }
-    return r->val != NULL ? evaluate(r) : settle(r);
+    LS_TRY(settle(r));
+    if (r->parts.val != NULL && r->stop == LSI_STOP_NONE) {
+        LS_TRY(evaluate(r));
+    }
+    LS_TRY(save(r));
+    return r->saver != NULL ? lsi_saver_finish(r->saver) : LS_OK;
 }
+
+/* ---- the end --------------------------------------------------------------------------------------------------- */
 
 /* All ranks hold the same weights, or something is badly wrong: say so instead of ending well. */
 static ls_status hash_weights(run *r, char out[33])
@@ -159,55 +288,47 @@ static ls_status hash_weights(run *r, char out[33])
     return status;
 }
 
+static ls_status say_end(run *r, double seconds)
+{
+    const char *metrics = r->rt->config->log.metrics;
+    char hash[33];
+    lsi_events_end end = {
+        .stop = r->stop,
+        .weights_hash = hash,
+        .train_seconds = seconds,
+        .evaluation = r->evaluated ? &r->evaluation : NULL,
+        .accuracy = r->parts.accuracy,
+    };
+
+    LS_TRY(hash_weights(r, hash));
+    LS_TRY(lsi_events_done(&r->events, &end));
+    if (r->stop == LSI_STOP_NONE) {
+        lsi_log_info("done: %lld steps in %.1f s, weights %s, metrics in %s", (long long)r->trainer->n_done, seconds,
+                     hash, metrics);
+        return LS_OK;
+    }
+    lsi_log_info("stopped by %s after step %lld of %lld, weights %s, metrics in %s", lsi_stop_text(r->stop),
+                 (long long)r->trainer->n_done, (long long)r->trainer->end_step, hash, metrics);
+    return lsi_runtime_stopped(r->rt, r->stop, r->saver != NULL);
+}
+
 static ls_status train(run *r)
 {
     double start = lsi_clock_seconds();
-    char hash[33];
-
     ls_status status = loop(r);
+
     if (status != LS_OK && r->rt->agreed && lsi_events_settle(&r->events) != LS_OK) {
         lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
     }
     LS_TRY(status);
-    double seconds = lsi_clock_seconds() - start;
-    LS_TRY(hash_weights(r, hash));
-    LS_TRY(lsi_events_done(&r->events, hash, seconds, r->evaluated ? &r->evaluation : NULL, r->accuracy));
-    lsi_log_info("done: %lld steps in %.1f s, weights %s, metrics in %s", (long long)r->trainer->n_done, seconds, hash,
-                 r->rt->config->log.metrics);
-    return LS_OK;
+    return say_end(r, lsi_clock_seconds() - start);
 }
 
-/* What the process holds before the trainer exists: what comes on top is held against the plan. */
-static void note_resident(run *r)
+ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
 {
-    int64_t now, most;
+    run r = {.rt = runtime, .parts = *parts, .place = {.lock = -1}};
+    ls_status status = open_run(&r);
 
-    r->events.resident_start = lsi_proc_resident(&now, &most) ? now : 0;
-}
-
-ls_status ls_run(ls_runtime *runtime)
-{
-    run r = {.rt = runtime};
-    ls_status status = lsi_runtime_agree(runtime, open_inputs(&r));
-
-    note_resident(&r);
-    if (status == LS_OK) {
-        status = lsi_trainer_create(runtime, r.model.graph, r.model.loss, r.train, r.val != NULL, NULL, &r.trainer);
-    }
-    if (status == LS_OK) {
-        status = lsi_runtime_agree(runtime, open_outputs(&r));
-    }
-    if (status == LS_OK) {
-        status = open_trace(&r);
-    }
-    if (status == LS_OK) {
-        r.events.rt = runtime;
-        r.events.trainer = r.trainer;
-        r.events.tokens = r.tokens;
-        lsi_report_start(r.trainer, r.train, r.val);
-        lsi_progress_open(&r.progress, r.trainer, r.tokens);
-        status = lsi_events_start(&r.events);
-    }
     if (status == LS_OK) {
         status = train(&r);
     }
@@ -224,19 +345,67 @@ ls_status ls_run(ls_runtime *runtime)
     return status;
 }
 
-ls_status lsi_run_dry(ls_runtime *runtime)
+/* ---- what a configuration names --------------------------------------------------------------------------------- */
+
+typedef struct inputs {
+    ls_dataset *train, *val;
+    lsi_model model;
+} inputs;
+
+/* Collective, agreed. */
+static ls_status open_inputs(ls_runtime *rt, inputs *in)
 {
-    run r = {.rt = runtime};
-    lsi_sizes sizes;
-    ls_status status = lsi_runtime_agree(runtime, open_inputs(&r));
+    ls_status status = lsi_datasets_open(rt->config, &in->train, &in->val);
 
     if (status == LS_OK) {
+        status = lsi_model_build(rt->config, in->train, &in->model);
+    }
+    return lsi_runtime_agree(rt, status);
+}
+
+static void close_inputs(inputs *in)
+{
+    ls_graph_destroy(&in->model.graph);
+    lsi_dataset_close(&in->val);
+    lsi_dataset_close(&in->train);
+}
+
+ls_status ls_run(ls_runtime *runtime)
+{
+    inputs in = {0};
+    ls_status status = open_inputs(runtime, &in);
+
+    if (status == LS_OK) {
+        ls_run_parts parts = {
+            .struct_size = sizeof parts,
+            .graph = in.model.graph,
+            .loss = in.model.loss,
+            .train = in.train,
+            .val = in.val,
+            .accuracy = strcmp(runtime->config->data.kind, "idx") == 0,
+        };
+
+        status = ls_run_model(runtime, &parts);
+    }
+    close_inputs(&in);
+    return status;
+}
+
+ls_status lsi_run_dry(ls_runtime *runtime)
+{
+    inputs in = {0};
+    lsi_sizes sizes;
+    ls_status status = open_inputs(runtime, &in);
+
+    if (status == LS_OK) {
+        lsi_trainer_options options = {.evaluates = in.val != NULL, .snapshots = runtime->config->checkpoint.save};
+
         status = lsi_runtime_agree(
-            runtime, lsi_trainer_sizes(runtime, r.model.graph, r.model.loss, r.train, r.val != NULL, &sizes));
+            runtime, lsi_trainer_sizes(runtime, in.model.graph, in.model.loss, in.train, &options, &sizes));
     }
     if (status == LS_OK) {
-        status = lsi_report_dry_run(runtime, lsi_graph_params(r.model.graph), r.train, r.val, &sizes);
+        status = lsi_report_dry_run(runtime, lsi_graph_params(in.model.graph), in.train, in.val, &sizes);
     }
-    close_run(&r);
+    close_inputs(&in);
     return status;
 }

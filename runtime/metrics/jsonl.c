@@ -74,6 +74,18 @@ void lsi_jsonl_close(lsi_jsonl **jsonl)
     *jsonl = NULL;
 }
 
+int64_t lsi_jsonl_length(const lsi_jsonl *jsonl)
+{
+    struct stat info;
+
+    return jsonl != NULL && fstat(jsonl->fd, &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : -1;
+}
+
+int lsi_jsonl_fd(const lsi_jsonl *jsonl)
+{
+    return jsonl != NULL ? jsonl->fd : -1;
+}
+
 /* Length of the UTF-8 character `text` begins with, 0 when its bytes are none (RFC 3629: no overlong forms, no
  * surrogates, nothing above U+10FFFF). Never looks behind the NUL. */
 static int utf8_length(const unsigned char *text)

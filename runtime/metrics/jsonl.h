@@ -16,6 +16,10 @@ LS_MUST_USE ls_status lsi_jsonl_open(const char *path, lsi_jsonl **out);
 /* Takes that lock for whoever has the file `path` open as fd, until it is closed. */
 LS_MUST_USE ls_status lsi_jsonl_lock(const char *path, int fd);
 void lsi_jsonl_close(lsi_jsonl **jsonl);
+/* Bytes of a regular file so far; -1 of anything else, and of NULL. */
+int64_t lsi_jsonl_length(const lsi_jsonl *jsonl);
+/* The descriptor, -1 of NULL. */
+int lsi_jsonl_fd(const lsi_jsonl *jsonl);
 
 /* One line: begin, fields, end. end writes it; ERR_OUTPUT names the path. */
 void lsi_jsonl_begin(lsi_jsonl *jsonl, const char *event);

@@ -17,16 +17,16 @@ float *lsi_trainer_total(const ls_trainer *trainer)
 
 /* ---- streams and events -------------------------------------------------------------------------------------- */
 
-enum { N_STREAMS = 3, N_EVENTS = 9 };
+enum { N_STREAMS = 4, N_EVENTS = 10 };
 
 static const struct {
     const char *name;
     int priority;
-} stream_kinds[N_STREAMS] = {{"compute", 0}, {"copy", 0}, {"comm", 1}};
+} stream_kinds[N_STREAMS] = {{"compute", 0}, {"copy", 0}, {"comm", 1}, {"snapshot", 0}};
 
 static void list_streams(ls_trainer *t, ls_stream **out[N_STREAMS])
 {
-    ls_stream **streams[N_STREAMS] = {&t->compute, &t->copy, &t->comm_stream};
+    ls_stream **streams[N_STREAMS] = {&t->compute, &t->copy, &t->comm_stream, &t->snapshot_stream};
 
     memcpy(out, streams, sizeof streams);
 }
@@ -34,7 +34,7 @@ static void list_streams(ls_trainer *t, ls_stream **out[N_STREAMS])
 static void list_events(ls_trainer *t, ls_event **out[N_EVENTS])
 {
     ls_event **events[N_EVENTS] = {&t->fork,  &t->copied[0], &t->copied[1],    &t->used[0],     &t->used[1],
-                                   &t->ready, &t->exchanged, &t->committed[0], &t->committed[1]};
+                                   &t->ready, &t->exchanged, &t->committed[0], &t->committed[1], &t->snapshot_taken};
 
     memcpy(out, events, sizeof events);
 }
@@ -47,7 +47,7 @@ static ls_status make_streams(ls_trainer *t)
 
     list_streams(t, streams);
     list_events(t, events);
-    for (int i = 0; i < N_STREAMS; i++) {
+    for (int i = 0; i < N_STREAMS - !t->sizes.snapshots; i++) {
         LS_TRY(b->stream_create(t->device, stream_kinds[i].name, stream_kinds[i].priority, streams[i]));
     }
     for (int i = 0; i < N_EVENTS; i++) {

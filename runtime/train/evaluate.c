@@ -1,9 +1,11 @@
-#include "train/evaluate.h"
+/* Mean loss over a held-out set. */
+#include "train/trainer.h"
 
 #include <math.h>
 
 #include "base/memory.h"
 #include "data/slot.h"
+#include "job/stop.h"
 
 /* Slots of one evaluation and this rank's run of them. */
 typedef struct part {
@@ -68,23 +70,34 @@ static ls_status take_record(ls_trainer *t, int64_t i, ls_slot_record *records)
     return LS_OK;
 }
 
+/* Two slots are under way: while one computes the next is read. A request to stop ends it after these. */
 static ls_status run_part(ls_trainer *t, const ls_dataset *data, const part *p, ls_slot_record *records)
 {
-    /* Two slots are under way: while one computes the next is read. */
-    for (int64_t i = 0; i < p->count; i++) {
-        if (i >= 2) {
-            LS_TRY(take_record(t, i - 2, records));
+    int64_t queued = 0;
+
+    for (; queued < p->count && lsi_stop_requested() == LSI_STOP_NONE; queued++) {
+        if (queued >= 2) {
+            LS_TRY(take_record(t, queued - 2, records));
         }
-        LS_TRY(queue_slot(t, data, p->first + i, (int)(i & 1)));
+        LS_TRY(queue_slot(t, data, p->first + queued, (int)(queued & 1)));
     }
-    for (int64_t i = p->count > 2 ? p->count - 2 : 0; i < p->count; i++) {
+    for (int64_t i = queued > 2 ? queued - 2 : 0; i < queued; i++) {
         LS_TRY(take_record(t, i, records));
     }
     return LS_OK;
 }
 
+ls_status lsi_trainer_agree_on_stop(ls_trainer *trainer, int *out)
+{
+    double reason = (double)lsi_stop_requested();
+
+    LS_TRY(lsi_job_max(trainer->rt->job, &reason, 1));
+    *out = (int)reason;
+    return LS_OK;
+}
+
 /* Adds the records of all ranks in slot order. */
-static void add_up(const ls_trainer *t, const part *p, const ls_slot_record *all, lsi_evaluation *out)
+static void add_up(const ls_trainer *t, const part *p, const ls_slot_record *all, ls_evaluation *out)
 {
     double loss = 0, counted = 0, hits = 0;
     int64_t world = t->rt->geometry.world;
@@ -105,15 +118,23 @@ static void add_up(const ls_trainer *t, const part *p, const ls_slot_record *all
     out->accuracy = counted > 0 ? hits / counted : (double)NAN;
 }
 
-ls_status lsi_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64_t max_slots, lsi_evaluation *out)
+ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64_t max_slots, ls_evaluation *out)
 {
     part p = cut(trainer, data, max_slots);
     size_t bytes = (size_t)p.most * sizeof(ls_slot_record), world = (size_t)trainer->rt->geometry.world;
     ls_slot_record *records;
+    int stop;
 
+    *out = (ls_evaluation){.struct_size = sizeof *out};
     LS_TRY(lsi_memory_alloc(bytes * (world + 1), "evaluation records", (void **)&records));
     ls_slot_record *all = records + p.most;
     ls_status status = run_part(trainer, data, &p, records);
+    if (status == LS_OK) {
+        status = lsi_trainer_agree_on_stop(trainer, &stop);     /* a part may be incomplete */
+    }
+    if (status == LS_OK) {
+        out->stopped = stop != LSI_STOP_NONE;
+    }
     if (status == LS_OK) {
         status = lsi_job_all_gather(trainer->rt->job, records, bytes, all);
     }

@@ -69,6 +69,9 @@ int lsi_memory_parts(const lsi_sizes *sizes, lsi_memory_part out[LSI_MEMORY_MAX_
     }
     add(&l, BUFFER(activations), LS_MEM_DEVICE, LSI_MEMORY_ACTIVATIONS, s->activation_bytes);
     add_batches(&l, s);
+    for (int i = 0; s->snapshots && i <= s->moments; i++) {
+        add(&l, BUFFER_OF(snapshot, i), LS_MEM_PINNED, LSI_MEMORY_SNAPSHOT, (size_t)s->n_owned * sizeof(float));
+    }
     add(&l, BUFFER(state), LS_MEM_DEVICE, LSI_MEMORY_CONTROL, sizeof(ls_step_state));
     add(&l, BUFFER(control_memory), LS_MEM_PINNED, LSI_MEMORY_CONTROL, sizeof(lsi_control));
     add(&l, BUFFER(indices), LS_MEM_DEVICE, LSI_MEMORY_CONTROL, s->index_bytes);
@@ -114,7 +117,8 @@ static void add_up(const ls_runtime *runtime, lsi_sizes *s)
 }
 
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,
-                    const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, lsi_sizes *out)
+                    const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, bool snapshots,
+                    lsi_sizes *out)
 {
     const ls_config *config = runtime->config;
     const lsi_geometry *geometry = &runtime->geometry;
@@ -135,6 +139,7 @@ void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, con
         .exchange_bytes = (size_t)exchange->stride * sizeof(double),
         .index_bytes = (size_t)(exchange->n_blocks + exchange->n_slots) * sizeof(int32_t),
         .evaluates = eval != NULL,
+        .snapshots = snapshots,
         .world = geometry->world,
     };
 

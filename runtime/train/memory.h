@@ -23,7 +23,7 @@ typedef struct lsi_sizes {
     size_t activation_bytes;            /* the larger of the training and the evaluation plan */
     size_t exchange_bytes;              /* of one rank's message */
     size_t index_bytes;                 /* of the commit op's indices */
-    bool evaluates;
+    bool evaluates, snapshots;
     int world;
     size_t bytes[LSI_MEMORY_CLASS_COUNT];       /* what --dry-run says */
 } lsi_sizes;
@@ -33,7 +33,8 @@ bool lsi_sizes_is_sharded(const ls_config *config, int world);
 
 /* `eval` may be NULL. */
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,
-                    const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, lsi_sizes *out);
+                    const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, bool snapshots,
+                    lsi_sizes *out);
 size_t lsi_sizes_total(const lsi_sizes *sizes);
 /* Collective, agreed. Fails, naming the sizes by class, when what is planned is more than is
  * free: said before the first byte is allocated, instead of after minutes of filling memory that then runs out. */

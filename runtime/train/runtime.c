@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/registry.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -22,6 +23,16 @@ ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine)
         runtime->agreed = true;
     }
     return status;
+}
+
+ls_status lsi_runtime_stopped(ls_runtime *runtime, int reason, bool saved)
+{
+    if (saved) {
+        runtime->agreed = true;
+        return LS_STOPPED;
+    }
+    runtime->stopped_code = reason >= LSI_STOP_SIGNAL ? 128 + reason - LSI_STOP_SIGNAL : 0;
+    return LS_OK;
 }
 
 void lsi_runtime_abort(void *runtime, ls_status why)
@@ -165,6 +176,7 @@ ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out)
         lsi_job_close(&job);
         return status;
     }
+    rt->opened_seconds = lsi_clock_seconds();
     rt->job = job;
     rt->loaded = config;
     rt->config = lsi_config_values(config);
@@ -225,9 +237,10 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     lsi_geometry_free(&rt->geometry);
     lsi_config_destroy(&rt->loaded);
     lsi_job_close(&rt->job);
+    int stopped_code = rt->stopped_code;
     lsi_memory_free(rt);
     *runtime = NULL;
-    return ls_status_exit_code(why);
+    return why == LS_OK ? stopped_code : ls_status_exit_code(why);
 }
 
 const ls_config *ls_runtime_config(const ls_runtime *runtime)

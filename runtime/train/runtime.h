@@ -21,6 +21,8 @@ struct ls_runtime {
     lsi_geometry geometry;
     ls_comm *comm;
     char fingerprint[512];          /* equal on all ranks: results are comparable only where this text is equal */
+    double opened_seconds;          /* when, on this process's clock */
+    int stopped_code;               /* exit code of a run that ended early without a checkpoint; 0: none did */
     bool agreed;                    /* the failure under way is known to all ranks and has been printed */
 };
 
@@ -28,6 +30,9 @@ struct ls_runtime {
 LS_MUST_USE ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out);
 /* lsi_job_agree, remembering that a failure has been printed. */
 LS_MUST_USE ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine);
+/* A run ends early for `reason` (job/stop.h). STOPPED, when its state is saved; otherwise OK, and ls_runtime_close returns
+ * 128 + n after a signal, 0 after anything the program or the configuration asked for. */
+LS_MUST_USE ls_status lsi_runtime_stopped(ls_runtime *runtime, int reason, bool saved);
 /* For helper threads: ends the job because of this thread's failure. */
 void lsi_runtime_abort(void *runtime, ls_status why);
 

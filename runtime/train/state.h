@@ -27,14 +27,22 @@ const lsi_param_table *lsi_state_params(const ls_trainer *trainer);
 int lsi_state_n_runs(const ls_trainer *trainer);
 const lsi_state_run *lsi_state_runs(const ls_trainer *trainer);
 
-/* Copies one run's array to host memory; queued on the compute stream and waited for. */
-LS_MUST_USE ls_status lsi_state_read(ls_trainer *trainer, const lsi_state_run *run, int array, float *host);
+/* Collective. Elements [first, first + count) of an array, whoever holds them, to every rank's host memory. */
+LS_MUST_USE ls_status lsi_state_read(ls_trainer *trainer, int array, int64_t first, int64_t count, float *host);
 
-/* Replaces everything: for each element this rank holds (which may be more than its runs), `source` is asked for it, in
- * ascending pieces; then the step state. Also makes the layers' 16-bit copy. Before the first step. */
+/* Queues a copy of this rank's runs into memory that the trainer keeps for it; the update of the next step waits for the
+ * copy, nothing else does. Needs a trainer with snapshots. */
+LS_MUST_USE ls_status lsi_state_snapshot(ls_trainer *trainer);
+/* Any thread: until the copy is there. */
+LS_MUST_USE ls_status lsi_state_snapshot_wait(ls_trainer *trainer);
+/* The copy of one array, run after run; the caller may change it until the next snapshot. */
+float *lsi_state_snapshot_of(const ls_trainer *trainer, int array);
+
+/* Collective. Replaces everything: `source` is asked, in ascending pieces, for each element this rank holds (which may
+ * be more than its runs), or, `everywhere`, on every rank for every piece there is, the same ones in the same order; then
+ * the step state, with which training goes on. Also makes the layers' 16-bit copy. Before the first step. */
 typedef ls_status (*lsi_state_source)(void *argument, int array, int64_t first, int64_t count, float *out);
-LS_MUST_USE ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument,
+LS_MUST_USE ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument, bool everywhere,
                                      const ls_step_state *state);
-LS_MUST_USE ls_status lsi_state_get_step(ls_trainer *trainer, ls_step_state *out);
 
 #endif

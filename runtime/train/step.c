@@ -8,7 +8,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "job/stop.h"
 #include "kernels/ops.h"
 #include "train/optimizer.h"
 #include "train/precision.h"
@@ -53,7 +55,7 @@ static void weigh_overlap(ls_trainer *t)
 {
     const double *header = t->last.header;
     double with, without;
-    int64_t step = (int64_t)header[LS_EXCHANGE_TIMED_STEP] - 1;
+    int64_t step = (int64_t)header[LS_EXCHANGE_TIMED_STEP] - 1 - t->first_step;
 
     if (step < 0 || !lsi_overlap_take(&t->overlap, step, header[LS_EXCHANGE_STEP_SECONDS])) {
         return;
@@ -98,8 +100,9 @@ static ls_status collect(ls_trainer *t)
     return t->hooks.left_out == LSI_WAIT_HOST ? LS_OK : check_result(t);
 }
 
-static void fill_info(const ls_trainer *t, ls_step_info *info)
+void lsi_trainer_fill_info(const ls_trainer *trainer, ls_step_info *info)
 {
+    const ls_trainer *t = trainer;
     const ls_step_state *state = &t->last.state;
 
     *info = (ls_step_info){
@@ -119,6 +122,21 @@ static void fill_info(const ls_trainer *t, ls_step_info *info)
     };
 }
 
+int lsi_trainer_stop_reason(const ls_trainer *trainer)
+{
+    return (int)trainer->last.header[LS_EXCHANGE_STOP];
+}
+
+/* train.max_time: one rank's clock decides for all. */
+static void watch_time(const ls_trainer *t)
+{
+    double most = t->rt->config->train.max_time;
+
+    if (most > 0 && t->rt->job->rank == 0 && lsi_clock_seconds() - t->rt->opened_seconds > most) {
+        lsi_stop_request(LSI_STOP_TIME);
+    }
+}
+
 /* What the host tells the step: possible learning rates, and its times of the last step it knows. */
 static void hand_over(ls_trainer *t)
 {
@@ -136,6 +154,9 @@ static void hand_over(ls_trainer *t)
     header[LS_EXCHANGE_COMM] = t->times.comm;
     header[LS_EXCHANGE_COMM_EXPOSED] = t->times.comm_exposed;
     header[LS_EXCHANGE_TIMED_STEP] = (double)t->n_done;
+    watch_time(t);
+    header[LS_EXCHANGE_STOP] = (double)lsi_stop_requested();
+    header[LS_EXCHANGE_SAVING] = (double)t->saving;
 }
 
 /* ---- weights on their way to the layers ------------------------------------------------------------------------ */
@@ -362,11 +383,21 @@ static ls_status update_run(ls_trainer *t, const lsi_state_run *held)
     return lsi_optimizer_update(t->rt->config, t->params, &run, t->state.data, t->compute);
 }
 
+/* A step that is recorded or replayed waits before it begins: what it waits for inside must be of the recording. */
+static ls_status await_snapshot(ls_trainer *t)
+{
+    bool pending = t->snapshot_pending;
+
+    t->snapshot_pending = false;
+    return pending ? await(t, LSI_WAIT_SNAPSHOT, t->compute, t->snapshot_taken) : LS_OK;
+}
+
 static ls_status queue_update(ls_trainer *t)
 {
     const lsi_state_run *held;
     int n_held = lsi_trainer_held(t, &held);
 
+    LS_TRY(await_snapshot(t));
     for (int i = 0; i < n_held; i++) {
         LS_TRY(update_run(t, &held[i]));
     }
@@ -389,16 +420,17 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
     }
     if (t->recording[parity] != NULL) {
         t->next_slot = t->sizes.n_local;
-        return LS_OK;
+        return await_snapshot(t);
     }
     t->next_slot = 0;
-    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued);
+    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued - t->first_step);
     for (int i = 0; i < t->sizes.n_buckets; i++) {
         t->bucket[i].n_waiting = t->bucket[i].n_params;
     }
     /* Two steps run as they are queued first: kernels that compile themselves do it there. */
-    t->capturing = t->use_recordings && t->n_queued >= 2 && t->overlap.decided;
+    t->capturing = t->use_recordings && t->n_queued - t->first_step >= 2 && t->overlap.decided;
     if (t->capturing) {
+        LS_TRY(await_snapshot(t));
         LS_TRY(t->backend->capture_begin(t->compute));
     }
     return queue_begin(t);
@@ -500,7 +532,7 @@ ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
         LS_TRY(t->backend->event_record(t->committed[parity], t->compute));
     }
     t->n_queued++;
-    fill_info(t, info);
+    lsi_trainer_fill_info(t, info);
     return LS_OK;
 }
 
@@ -516,20 +548,26 @@ static ls_status queue_settling_gather(ls_trainer *t)
     return t->backend->event_wait(t->compute, t->exchanged);
 }
 
-ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info)
+ls_status lsi_trainer_collect(ls_trainer *trainer)
 {
     while (trainer->n_done < trainer->n_queued) {
         LS_TRY(collect(trainer));
     }
+    return LS_OK;
+}
+
+ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info)
+{
+    LS_TRY(lsi_trainer_collect(trainer));
     if (trainer->sizes.sharded) {
         LS_TRY(queue_settling_gather(trainer));
     }
     LS_TRY(trainer->backend->stream_sync(trainer->compute));
-    if (trainer->n_done > 0) {
+    if (trainer->n_done > trainer->first_step) {
         lsi_timeline_pause(&trainer->timeline, trainer->n_done - 1, trainer->trace);
     }
     if (info != NULL) {
-        fill_info(trainer, info);
+        lsi_trainer_fill_info(trainer, info);
     }
     return LS_OK;
 }

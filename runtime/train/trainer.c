@@ -60,13 +60,13 @@ static ls_status compile(const ls_config *config, ls_graph *graph, ls_var loss, 
 }
 
 /* Plans, lanes, exchange layout and sizes: everything that follows from configuration, graph and data. */
-static ls_status lay_out(ls_trainer *t, ls_var loss, bool with_evaluation)
+static ls_status lay_out(ls_trainer *t, ls_var loss, const lsi_trainer_options *options)
 {
     const ls_config *config = t->rt->config;
     const lsi_geometry *geometry = &t->rt->geometry;
 
     LS_TRY(compile(config, t->graph, loss, LS_TRAIN, &t->plan));
-    if (with_evaluation) {
+    if (options->evaluates) {
         LS_TRY(compile(config, t->graph, loss, LS_EVAL, &t->eval_plan));
     }
     LS_TRY(check_io(t->graph, t->data));
@@ -76,15 +76,16 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, bool with_evaluation)
                ? lsi_lanes_make_single(geometry->n_lanes, &t->lanes)
                : lsi_lanes_make(geometry->n_lanes, geometry->share[geometry->rank], &t->lanes));
     lsi_exchange_layout(geometry, t->rt->comm, t->params->n_elements, config->comm.bucket_bytes, &t->exchange);
-    lsi_sizes_make(t->rt, t->params, t->plan, t->eval_plan, t->data, &t->lanes, &t->exchange, &t->sizes);
+    lsi_sizes_make(t->rt, t->params, t->plan, t->eval_plan, t->data, &t->lanes, &t->exchange,
+                   options->snapshots, &t->sizes);
     return LS_OK;
 }
 
 ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, const ls_dataset *data,
-                            bool with_evaluation, lsi_sizes *out)
+                            const lsi_trainer_options *options, lsi_sizes *out)
 {
     ls_trainer t = {.rt = runtime, .graph = graph, .data = data};
-    ls_status status = lay_out(&t, loss, with_evaluation);
+    ls_status status = lay_out(&t, loss, options);
 
     lsi_lanes_free(&t.lanes);
     *out = t.sizes;
@@ -178,6 +179,7 @@ static ls_status start_loader(ls_trainer *t)
         .n_slots = t->sizes.n_local,
         .workers = (int)config->data.workers,
         .prefetch = (int)config->data.prefetch,
+        .first_step = t->n_queued,
         .end_step = t->end_step,
         .on_failure = lsi_runtime_abort,
         .failure_argument = t->rt,
@@ -188,6 +190,17 @@ static ls_status start_loader(ls_trainer *t)
     ls_status status = lsi_loader_create(&options, &t->loader);
     lsi_memory_free(slots);
     return status;
+}
+
+ls_status lsi_trainer_continue(ls_trainer *trainer, const ls_step_state *state)
+{
+    lsi_loader_destroy(&trainer->loader);
+    for (int i = 0; i < 2; i++) {
+        trainer->backend->host_flag_set(trainer->device, &trainer->control->full[i], 0);
+    }
+    trainer->last = (ls_step_result){.state = *state};
+    trainer->first_step = trainer->n_queued = trainer->n_done = state->attempted;
+    return start_loader(trainer);
 }
 
 /* A fault that names a slot must find it where it says. */
@@ -225,8 +238,8 @@ static ls_status build(ls_trainer *t)
     return lsi_trainer_allocate(t);
 }
 
-ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data, bool with_evaluation,
-                             const lsi_step_hooks *hooks, ls_trainer **out)
+ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
+                             const lsi_trainer_options *options, ls_trainer **out)
 {
     const ls_config *config = runtime->config;
     ls_trainer *t;
@@ -238,7 +251,7 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     t->backend = runtime->backend;
     t->graph = graph;
     t->data = data;
-    t->hooks = hooks != NULL ? *hooks : (lsi_step_hooks){.steps_in_flight = 1};
+    t->hooks = options->hooks != NULL ? *options->hooks : (lsi_step_hooks){.steps_in_flight = 1};
     t->use_recordings = strcmp(config->device.graphs, "on") == 0;
     lsi_overlap_open(&t->overlap, config, runtime->geometry.world);
     t->end_step = lsi_trainer_run_steps(config, data->n_samples);
@@ -249,7 +262,7 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->loss_seed = (float)ldexp(1.0, -k);
 
-    ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, with_evaluation));
+    ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
     if (status == LS_OK) {
         status = lsi_sizes_check(runtime, &t->sizes);
     }
@@ -274,7 +287,9 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
 
 ls_status ls_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data, ls_trainer **out)
 {
-    return lsi_trainer_create(runtime, graph, loss, data, false, NULL, out);
+    lsi_trainer_options options = {.evaluates = true, .snapshots = runtime->config->checkpoint.save};
+
+    return lsi_trainer_create(runtime, graph, loss, data, &options, out);
 }
 
 void ls_trainer_set_schedule(ls_trainer *trainer, ls_schedule_fn schedule, void *argument)

@@ -24,6 +24,7 @@
     ROW(USED, "a batch is overwritten while it is read")                            \
     ROW(BUCKET, "a bucket is reduced before its gradients are ready")               \
     ROW(EXCHANGED, "the step is decided before sums and gradients have arrived")    \
+    ROW(SNAPSHOT, "weights are updated while they are copied for a checkpoint")     \
     ROW(HOST, "the host changes what a running step reads")
 
 typedef enum lsi_step_wait {
@@ -40,6 +41,13 @@ typedef struct lsi_step_hooks {
     lsi_step_wait left_out;
 } lsi_step_hooks;
 
+/* What a trainer is made for, besides training. */
+typedef struct lsi_trainer_options {
+    bool evaluates;             /* also makes a plan for evaluation */
+    bool snapshots;             /* memory for a copy of this rank's chunks: checkpoints will be taken */
+    const lsi_step_hooks *hooks;        /* of tests; NULL: none */
+} lsi_trainer_options;
+
 /* Learning rates the host hands a step: rate[i] is that of applied count `base + i`. Doubles: read by the commit op. */
 typedef struct lsi_rates {
     double base, rate[4];
@@ -52,6 +60,7 @@ typedef struct lsi_control {
     double header[2][LS_EXCHANGE_HEADER];
     ls_slot_record eval_record[2];
     ls_flag full[2];
+    ls_flag snapshot;           /* 1: the copy is complete */
 } lsi_control;
 
 struct ls_slot {
@@ -79,7 +88,8 @@ struct ls_trainer {
     lsi_state_run everything;   /* all elements as one run, where this rank holds them all */
 
     ls_stream *compute, *copy, *comm_stream;
-    ls_event *fork, *copied[2], *used[2], *ready, *exchanged, *committed[2];
+    ls_stream *snapshot_stream; /* NULL without snapshots */
+    ls_event *fork, *copied[2], *used[2], *ready, *exchanged, *committed[2], *snapshot_taken;
 
     /* Memory, as lsi_memory_parts lists it. */
     lsi_buffer layer_weights;   /* flat, in the compute type: what layers read, and what is gathered */
@@ -88,6 +98,7 @@ struct ls_trainer {
     lsi_buffer gradient[LSI_TREE_MAX_ROOTS];        /* flat f32, by buffer of the lane program */
     lsi_buffer activations, batch_input[2], batch_targets[2], share_input[2], share_targets[2];
     lsi_buffer eval_input[2], eval_targets[2];
+    lsi_buffer snapshot[LSI_STATE_MAX_ARRAYS];      /* of the owned elements */
     lsi_buffer state, control_memory, indices, exchange_mine, exchange_all;
     lsi_control *control;       /* control_memory's */
     ls_collective *exchange_collective;
@@ -102,10 +113,13 @@ struct ls_trainer {
     ls_schedule_fn schedule;
     void *schedule_argument;
     float loss_seed;            /* 2^-k */
+    int64_t first_step;         /* steps done before this process: 0, or those of a checkpoint */
     int64_t end_step;           /* steps of the run; the loader reads nothing beyond */
 
     int64_t n_queued, n_done;   /* steps queued, and known to be committed */
     int64_t next_slot;          /* of the step being queued; n_local when there are none left */
+    bool snapshot_pending;      /* the next update waits for the snapshot */
+    bool saving;                /* what this rank says of itself in the next exchange */
     bool overlaps;              /* the step being queued reduces buckets during its backward */
     ls_slot slot;
     ls_step_result last;        /* of step n_done */
@@ -121,16 +135,27 @@ void lsi_trainer_release(ls_trainer *trainer);
 float *lsi_trainer_gradient(const ls_trainer *trainer, int buffer);
 float *lsi_trainer_total(const ls_trainer *trainer);
 
+/* What is known of the newest step that is done. */
+void lsi_trainer_fill_info(const ls_trainer *trainer, ls_step_info *info);
+/* Why the job stops after the newest step that is done (job/stop.h), the same on all ranks; LSI_STOP_NONE: it does not. */
+int lsi_trainer_stop_reason(const ls_trainer *trainer);
+/* Collective: the strongest request of any rank so far, between steps. */
+LS_MUST_USE ls_status lsi_trainer_agree_on_stop(ls_trainer *trainer, int *out);
+/* Makes the steps of `state` count as done: the next one queued is the one after it. The loader starts again there. */
+LS_MUST_USE ls_status lsi_trainer_continue(ls_trainer *trainer, const ls_step_state *state);
+
 /* Runs of elements that this rank updates: its chunks, or everything. Returns how many. */
 int lsi_trainer_held(const ls_trainer *trainer, const lsi_state_run **out);
 
-/* What ls_trainer_create does, with a run length for the schedule and a plan for evaluation (none when eval_data NULL).
- */
+/* Collective. What ls_trainer_create does, with these options. */
 LS_MUST_USE ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
-                                         bool with_evaluation, const lsi_step_hooks *hooks, ls_trainer **out);
+                                         const lsi_trainer_options *options, ls_trainer **out);
 /* Sizes of a run without allocating anything: for --dry-run. */
 LS_MUST_USE ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, const ls_dataset *data,
-                                        bool with_evaluation, lsi_sizes *out);
+                                        const lsi_trainer_options *options, lsi_sizes *out);
+/* Waits for the commit of every step queued, which is the host's one wait of a step; then `last` is of the newest. The
+ * next begin finds nothing to wait for. */
+LS_MUST_USE ls_status lsi_trainer_collect(ls_trainer *trainer);
 /* Steps that the configuration asks for with this many samples. */
 int64_t lsi_trainer_run_steps(const ls_config *config, int64_t n_samples);
 

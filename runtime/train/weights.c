@@ -32,6 +32,7 @@ int lsi_trainer_held(const ls_trainer *trainer, const lsi_state_run **out)
 typedef struct loading {
     lsi_state_source source;
     void *argument;
+    bool everywhere;
     float *piece;
     uint16_t *rounded;
 } loading;
@@ -48,67 +49,79 @@ static void round_to(ls_dtype type, const float *in, int64_t n, uint16_t *out)
     }
 }
 
-/* The layers' copy of all weights, in the compute type. */
-static ls_status load_layer_weights(ls_trainer *t, const loading *l)
+/* Into the layers' copy of all weights, in the compute type. */
+static ls_status store_layer_weights(ls_trainer *t, const loading *l, int64_t at, int64_t n)
 {
     ls_dtype type = lsi_precision_compute(t->rt->config);
     size_t bytes = ls_dtype_bytes(type);
+    const void *from = l->piece;
 
-    for (int64_t at = 0; at < t->sizes.n_elements; at += PIECE) {
-        int64_t n = min(PIECE, t->sizes.n_elements - at);
-        const void *from = l->piece;
-
-        LS_TRY(l->source(l->argument, LSI_STATE_WEIGHTS, at, n, l->piece));
-        if (type != LS_F32) {
-            round_to(type, l->piece, n, l->rounded);
-            from = l->rounded;
-        }
-        LS_TRY(upload(t, (char *)t->layer_weights.data + (size_t)at * bytes, from, (size_t)n * bytes));
+    if (type != LS_F32) {
+        round_to(type, l->piece, n, l->rounded);
+        from = l->rounded;
     }
-    return LS_OK;
+    return upload(t, (char *)t->layer_weights.data + (size_t)at * bytes, from, (size_t)n * bytes);
 }
 
-/* Masters (where they are not the layers' weights) and moments of one run. */
-static ls_status load_run(ls_trainer *t, const loading *l, const lsi_state_run *run)
+/* What this rank holds of elements [at, at + n) of an array; they are in l->piece, or asked for here. */
+static ls_status store_held(ls_trainer *t, const loading *l, int array, int64_t at, int64_t n, bool there)
 {
-    for (int a = t->sizes.mixed ? LSI_STATE_WEIGHTS : LSI_STATE_MOMENT_0; a < lsi_state_n_arrays(t); a++) {
-        for (int64_t at = 0; at < run->count; at += PIECE) {
-            int64_t n = min(PIECE, run->count - at);
-
-            LS_TRY(l->source(l->argument, a, run->first + at, n, l->piece));
-            LS_TRY(upload(t, run->array[a] + at, l->piece, (size_t)n * sizeof(float)));
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status load(ls_trainer *t, lsi_state_source source, void *argument)
-{
-    loading l = {.source = source, .argument = argument};
-    size_t elements = (size_t)min(PIECE, t->sizes.n_elements);
     const lsi_state_run *held;
     int n_held = lsi_trainer_held(t, &held);
 
+    for (int i = 0; i < n_held; i++) {
+        const lsi_state_run *run = &held[i];
+        int64_t from = run->first > at ? run->first : at, to = min(run->first + run->count, at + n);
+        const float *values = there ? l->piece + (from - at) : l->piece;
+
+        if (from >= to) {
+            continue;
+        }
+        if (!there) {
+            LS_TRY(l->source(l->argument, array, from, to - from, l->piece));
+        }
+        LS_TRY(upload(t, run->array[array] + (from - run->first), values, (size_t)(to - from) * sizeof(float)));
+    }
+    return LS_OK;
+}
+
+/* Elements [at, at + n) of one array. Where masters are not the layers' weights themselves they are held like moments. */
+static ls_status load_piece(ls_trainer *t, const loading *l, int array, int64_t at, int64_t n)
+{
+    bool all = array == LSI_STATE_WEIGHTS || l->everywhere;
+
+    if (all) {
+        LS_TRY(l->source(l->argument, array, at, n, l->piece));
+    }
+    if (array == LSI_STATE_WEIGHTS) {
+        LS_TRY(store_layer_weights(t, l, at, n));
+    }
+    return array != LSI_STATE_WEIGHTS || t->sizes.mixed ? store_held(t, l, array, at, n, all) : LS_OK;
+}
+
+static ls_status load(ls_trainer *t, lsi_state_source source, void *argument, bool everywhere)
+{
+    loading l = {.source = source, .argument = argument, .everywhere = everywhere};
+    size_t elements = (size_t)min(PIECE, t->sizes.n_elements);
+    ls_status status = LS_OK;
+
     LS_TRY(lsi_memory_alloc(elements * (sizeof *l.piece + sizeof *l.rounded), "state to load", (void **)&l.piece));
     l.rounded = (uint16_t *)(void *)(l.piece + elements);
-    ls_status status = load_layer_weights(t, &l);
-    for (int i = 0; status == LS_OK && i < n_held; i++) {
-        status = load_run(t, &l, &held[i]);
+    for (int a = 0; status == LS_OK && a < lsi_state_n_arrays(t); a++) {
+        for (int64_t at = 0; status == LS_OK && at < t->sizes.n_elements; at += PIECE) {
+            status = load_piece(t, &l, a, at, min(PIECE, t->sizes.n_elements - at));
+        }
     }
     lsi_memory_free(l.piece);
     return status;
 }
 
-ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument, const ls_step_state *state)
+ls_status lsi_state_load(ls_trainer *trainer, lsi_state_source source, void *argument, bool everywhere,
+                         const ls_step_state *state)
 {
-    LS_TRY(load(trainer, source, argument));
-    trainer->last.state = *state;
-    return upload(trainer, trainer->state.data, state, sizeof *state);
-}
-
-ls_status lsi_state_get_step(ls_trainer *trainer, ls_step_state *out)
-{
-    return download(trainer, out, trainer->state.data, sizeof *out);
+    LS_TRY(load(trainer, source, argument, everywhere));
+    LS_TRY(upload(trainer, trainer->state.data, state, sizeof *state));
+    return lsi_trainer_continue(trainer, state);
 }
 
 /* Weights from one flat array; moments 0. */
@@ -124,7 +137,7 @@ static ls_status from_array(void *argument, int array, int64_t first, int64_t co
 
 ls_status lsi_trainer_write_weights(ls_trainer *trainer, const float *host)
 {
-    return load(trainer, from_array, (void *)(uintptr_t)host);
+    return load(trainer, from_array, (void *)(uintptr_t)host, false);
 }
 
 ls_status lsi_trainer_init_weights(ls_trainer *trainer)
@@ -167,11 +180,6 @@ const lsi_state_run *lsi_state_runs(const ls_trainer *trainer)
     return trainer->run;
 }
 
-ls_status lsi_state_read(ls_trainer *trainer, const lsi_state_run *run, int array, float *host)
-{
-    return download(trainer, host, run->array[array], (size_t)run->count * sizeof(float));
-}
-
 /* Collective. Every rank tells all others what it owns of elements [first, first + count), which `host` begins with. */
 static ls_status share_chunks(ls_trainer *t, int64_t first, int64_t count, float *host)
 {
@@ -192,26 +200,39 @@ static ls_status share_chunks(ls_trainer *t, int64_t first, int64_t count, float
     return LS_OK;
 }
 
-/* Collective where the masters are shared out. A lsi_param_reader. */
-static ls_status read_masters(void *argument, int64_t first, int64_t count, float *host)
+/* All elements of an array, where this rank holds them; NULL where they are shared out. */
+static const float *whole_array(const ls_trainer *t, int array)
 {
-    ls_trainer *t = argument;
+    if (array == LSI_STATE_WEIGHTS && !t->sizes.mixed) {
+        return t->layer_weights.data;
+    }
+    return t->sizes.sharded ? NULL : t->everything.array[array];
+}
 
-    if (!t->sizes.mixed || !t->sizes.sharded) {
-        const float *masters = t->sizes.mixed ? t->masters.data : t->layer_weights.data;
+ls_status lsi_state_read(ls_trainer *trainer, int array, int64_t first, int64_t count, float *host)
+{
+    ls_trainer *t = trainer;
+    const float *whole = whole_array(t, array);
 
-        return download(t, host, masters + first, (size_t)count * sizeof(float));
+    if (whole != NULL) {
+        return download(t, host, whole + first, (size_t)count * sizeof(float));
     }
     for (int i = 0; i < t->n_runs; i++) {
         const lsi_state_run *run = &t->run[i];
         int64_t from = run->first > first ? run->first : first, to = min(run->first + run->count, first + count);
 
         if (from < to) {
-            LS_TRY(download(t, host + (from - first), run->array[LSI_STATE_WEIGHTS] + (from - run->first),
+            LS_TRY(download(t, host + (from - first), run->array[array] + (from - run->first),
                             (size_t)(to - from) * sizeof(float)));
         }
     }
     return share_chunks(t, first, count, host);
+}
+
+/* A lsi_param_reader. */
+static ls_status read_masters(void *argument, int64_t first, int64_t count, float *host)
+{
+    return lsi_state_read(argument, LSI_STATE_WEIGHTS, first, count, host);
 }
 
 ls_status lsi_trainer_read_weights(ls_trainer *trainer, float *host)

@@ -87,7 +87,7 @@ static void bench_open(bench *b)
     b->backend = &lsi_cpu_backend;
     CHECK_OK(b->backend->open(&options, &b->device));
     CHECK_OK(b->backend->stream_create(b->device, "copy", 0, &b->copy));
-    b->data = (formula_dataset){{&formula_ops, N_SAMPLES, LS_F32, ls_shape1(FEATURES), TARGETS, 1000, "formula"}, -1, 0,
+    b->data = (formula_dataset){{&formula_ops, N_SAMPLES, LS_F32, ls_shape1(FEATURES), TARGETS, 1000, "formula", NULL}, -1, 0,
                                 &b->n_reads};
     b->options = (lsi_loader_options){.device = b->device, .data = &b->data.base, .sampler = {N_SAMPLES, 5, true},
                                       .global_batch = GLOBAL, .micro_batch = MICRO, .prefetch = 2,

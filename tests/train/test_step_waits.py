@@ -9,6 +9,7 @@ import trainer
 
 # Waits for other processes' weights exist where optimizer state is shared out.
 ALONE = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED", "HOST"]
+SNAPSHOT = "SNAPSHOT"      # with checkpoints taken
 SHARED = ALONE + ["UPDATED", "GATHERED"]
 REPORTED = 66
 
@@ -34,10 +35,15 @@ def main():
                                  np if np > 1 else 0)
                     case.check(result.returncode == 0, f"edges {edges}, {in_flight} in flight, np {np}, graphs {graphs}, "
                                f"overlap {overlap}: exit {result.returncode}\n{result.stderr[-3000:]}")
+                result = run(["--snapshots", "device.graphs=" + ("on" if in_flight == "2" else "off")], edges,
+                             np if np > 1 else 0)
+                case.check(result.returncode == 0, f"edges {edges}, np {np}, snapshots: exit {result.returncode}\n"
+                           f"{result.stderr[-3000:]}")
     for np in case.worlds(1, 2):
-        for wait in ALONE if np == 1 else SHARED:
+        for wait in (ALONE if np == 1 else SHARED) + [SNAPSHOT]:
             for attempt in range(2):
-                result = run(["--in-flight", "2", "--leave-out", wait, "comm.overlap=true"], 1, np if np > 1 else 0)
+                more = ["--snapshots"] if wait == SNAPSHOT else ["--in-flight", "2"]
+                result = run(more + ["--leave-out", wait, "comm.overlap=true"], 1, np if np > 1 else 0)
                 case.check(result.returncode == REPORTED and "data race" in result.stderr,
                            f"np {np} without {wait} (attempt {attempt}): exit {result.returncode}, no race reported\n"
                            f"{result.stderr[-1500:]}")

@@ -102,7 +102,7 @@ static void open_trainer(structure *s)
     CHECK_OK(null_transport_open(rt->device, s->how.rank, s->how.world, rt->geometry.n_lanes, &rt->comm));
     CHECK_OK(lsi_datasets_open(rt->config, &s->data, &s->val));
     CHECK_OK(lsi_model_build(rt->config, s->data, &s->model));
-    CHECK_OK(lsi_trainer_create(rt, s->model.graph, s->model.loss, s->data, false, NULL, &s->t));
+    CHECK_OK(lsi_trainer_create(rt, s->model.graph, s->model.loss, s->data, &(lsi_trainer_options){0}, &s->t));
 }
 
 static void run_steps(structure *s)

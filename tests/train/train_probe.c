@@ -1,8 +1,9 @@
-/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--leave-out WAIT] section.key=value...
+/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--snapshots] [--leave-out WAIT] section.key=value...
  *
  * Trains what the settings say through the real runtime and trainer, for tests that need what the trainer program does
  * not offer: the gradient of the last step (FILE: loss f64, counted f64, n i64, n gradients f32), targets masked by a
- * coin per sample and position (A and B are complementary), two steps in flight, and a step with one wait left out. */
+ * coin per sample and position (A and B are complementary), two steps in flight, a snapshot
+ * of the state after every step, and a step with one wait left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 typedef struct probe {
     const char *dump;
     char mask;                  /* 0, 'A' or 'B' */
+    bool snapshots;
     lsi_step_hooks hooks;
     const char **sets;
     int n_sets;
@@ -96,6 +98,13 @@ static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
             LS_TRY(ls_trainer_backward(t, slot));
         }
         LS_TRY(ls_trainer_end(t, &info));
+        if (p->snapshots) {
+            LS_TRY(ls_trainer_settle(t, &info));
+            LS_TRY(lsi_state_snapshot(t));
+        }
+    }
+    if (p->snapshots) {
+        LS_TRY(lsi_state_snapshot_wait(t));
     }
     LS_TRY(ls_trainer_settle(t, &info));
     LS_TRY(lsi_trainer_weights_hash(t, hash));
@@ -112,12 +121,13 @@ static ls_status run(const probe *p, ls_runtime *rt)
     lsi_model model;
     ls_trainer *t;
     masked m;
+    lsi_trainer_options options = {.snapshots = p->snapshots, .hooks = &p->hooks};
 
     LS_TRY(lsi_datasets_open(rt->config, &data, &val));
     m = (masked){.head = *data, .inner = data, .mask = p->mask};
     m.head.ops = &masked_ops;
     LS_TRY(lsi_model_build(rt->config, data, &model));
-    LS_TRY(lsi_trainer_create(rt, model.graph, model.loss, p->mask != 0 ? &m.head : data, false, &p->hooks, &t));
+    LS_TRY(lsi_trainer_create(rt, model.graph, model.loss, p->mask != 0 ? &m.head : data, &options, &t));
     ls_status status = train(p, rt, t);
     ls_trainer_destroy(&t);
     ls_graph_destroy(&model.graph);
@@ -157,6 +167,8 @@ int main(int argc, char **argv)
             p.mask = argv[++i][0];
         } else if (strcmp(argv[i], "--in-flight") == 0) {
             p.hooks.steps_in_flight = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--snapshots") == 0) {
+            p.snapshots = true;
         } else if (strcmp(argv[i], "--leave-out") == 0) {
             p.hooks.left_out = find_wait(argv[++i]);
         } else {

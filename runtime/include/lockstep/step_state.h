@@ -44,7 +44,9 @@ typedef struct ls_slot_record {
 enum { LS_EXCHANGE_HEADER = 8 };
 enum {
     LS_EXCHANGE_STEP_SECONDS, LS_EXCHANGE_DATA_WAIT, LS_EXCHANGE_COMPUTE, LS_EXCHANGE_COMM, LS_EXCHANGE_COMM_EXPOSED,
-    LS_EXCHANGE_TIMED_STEP      /* the step these times are of, from 1; 0: none yet */
+    LS_EXCHANGE_TIMED_STEP,     /* the step these times are of, from 1; 0: none yet */
+    LS_EXCHANGE_STOP,           /* why this rank wants to stop, 0: it does not */
+    LS_EXCHANGE_SAVING          /* 1 while this rank is writing its part of a checkpoint */
 };
 
 /* What the commit op writes for the host, in pinned memory. */
