@@ -54,7 +54,8 @@ def dry_run(case):
 
 def metrics(case):
     log = case.path("log")
-    config = dict(trainer.mlp_config(case), **{"log.dir": log, "log.level": "info", "train.log_every": 2})
+    config = dict(trainer.mlp_config(case), **{"log.dir": log, "log.level": "info", "train.log_every": 2,
+                                            "checkpoint.resume": "never"})
     path = case.path("run.ini")
     trainer.write_config(path, config)
     for np in case.worlds(1, 3):
@@ -62,7 +63,8 @@ def metrics(case):
         case.check(result.returncode == 0, result.stderr)
         case.check("step 6/6" in result.stdout and result.stdout.count("done:") == 1, f"progress is shown once (np {np})")
         events = trainer.read_events(os.path.join(log, "metrics.jsonl"))
-        case.check([e["event"] for e in events] == ["start"] + ["step"] * 3 + ["eval"] + ["step"] * 3 + ["eval", "done"],
+        case.check([e["event"] for e in events] == ["start"] + ["step"] * 3 + ["eval"] + ["step"] * 3 +
+                   ["eval", "checkpoint", "done"],
                    f"order of events: {[e['event'] for e in events]}")
         start, steps, done = events[0], [e for e in events if e["event"] == "step"], events[-1]
         case.check(start["world"] == np and len(start["slots_per_rank"]) == np and sum(start["slots_per_rank"]) == 8,
@@ -74,9 +76,14 @@ def metrics(case):
             for key in ("epoch", "loss", "grad_norm", "lr", "loss_scale", "step_seconds", "data_wait_seconds",
                         "compute_seconds", "comm_seconds", "comm_exposed_seconds", "samples_per_second", "skipped"):
                 case.check(key in step, f"a step event has {key}")
+        saved = events[-2]
+        case.check(saved["step"] == 6 and os.path.isdir(saved["path"]) and saved["bytes"] > 0 and saved["seconds"] > 0,
+                   str(saved))
         case.check(done["step"] == 6 and len(done["weights_hash"]) == 32 and 0 <= done["accuracy"] <= 1, str(done))
     moved = case.has_mpi
     case.check(os.path.exists(os.path.join(log, "previous-1", "metrics.jsonl")) == moved, "used output moves aside")
+    case.check(os.path.exists(os.path.join(log, "previous-1", "checkpoints", "step-00000006", "manifest.json")) == moved,
+               "and so do its checkpoints")
     case.run([path])
     case.check(os.path.exists(os.path.join(log, "previous-2" if moved else "previous-1", "metrics.jsonl")), "and again")
 

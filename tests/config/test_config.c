@@ -115,7 +115,7 @@ static void failures_name_the_place(void **state)
         {MINIMAL "[train]\nsteps = 6\n", NULL, "x.ini:6: duplicate key 'train.steps', already set in line 2"},
         {MINIMAL "[train]\nlr = 6\n", NULL, "x.ini:6: unknown key 'train.lr'; did you mean 'optimizer.lr'?"},
         {MINIMAL "[optimiser]\n", NULL, "x.ini:5: unknown section 'optimiser'; did you mean 'optimizer'?"},
-        {MINIMAL "[checkpoint]\n", NULL, "x.ini:5: unknown section 'checkpoint'"},
+        {MINIMAL "[checkpoints]\n", NULL, "x.ini:5: unknown section 'checkpoints'"},
         {MINIMAL "kind = mlp\n", NULL, "x.ini:5: duplicate key 'data.kind', already set in line 4"},
         {MINIMAL "workers =\n", NULL, "x.ini:5: data.workers has no value"},
         {MINIMAL, "train.seed=x", "--set train.seed=x: train.seed = 'x': "},

@@ -185,8 +185,8 @@ static void suggestions_name_the_nearest(void **state)
         {"trian", NULL, "; did you mean 'train'?"},
         {"trian", "steps", "; did you mean 'train'?"},
         {"zzzzzz", NULL,
-         "; there are sections model, data, train, optimizer, schedule, precision, loss_scale, comm, device, log, "
-         "fault"},
+         "; there are sections model, data, train, optimizer, schedule, precision, loss_scale, comm, device, checkpoint, "
+         "log, fault"},
     };
 
     (void)state;
