@@ -104,7 +104,8 @@ class Job:
         """One run; returns the events of its metrics file."""
         with tempfile.TemporaryDirectory(prefix="lockstep-scaling-") as folder:
             metrics = os.path.join(folder, "metrics.jsonl")
-            sets = {**settings, "log.dir": folder, "log.metrics": metrics, "log.trace": "", "log.level": "warn"}
+            sets = {**settings, "log.dir": folder, "log.metrics": metrics, "log.trace": "", "log.level": "warn",
+                    "checkpoint.save": "false", "checkpoint.resume": "never"}
             arguments = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
             command, more = self.command(world, arguments), self.settings(world)
             print("+ " + " ".join(f"{k}={v}" for k, v in more.items()) + (" " if more else "") + shlex.join(command),

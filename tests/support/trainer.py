@@ -61,6 +61,15 @@ class Case:
         return subprocess.run(self.command(arguments, np, program), capture_output=True, text=True, errors="replace",
                               env=environment, cwd=cwd or self.folder, timeout=timeout * self.slow)
 
+    def start(self, arguments, np=0):
+        """Starts the trainer under mpirun (np) without waiting; returns the process, whose `output` is a file."""
+        environment = {**MPI_ENVIRONMENT, **os.environ}
+        output = open(self.path("output"), "w+")
+        process = subprocess.Popen(self.command(arguments, np), stdout=output, stderr=output, env=environment,
+                                   cwd=self.folder)
+        process.output = output
+        return process
+
     def train(self, config, np=0, **options):
         """Trains with a configuration given as {key: value}; returns the events of its metrics file."""
         log = tempfile.mkdtemp(dir=self.folder)
@@ -72,6 +81,31 @@ class Case:
         events = read_events(os.path.join(log, "metrics.jsonl"))
         shutil.rmtree(log)
         return events
+
+
+def output_of(process):
+    """What a process of Case.start has written; closes the file."""
+    process.output.seek(0)
+    text = process.output.read()
+    process.output.close()
+    return text
+
+
+def children(pid):
+    """Processes that `pid` has started: of mpirun, the ranks."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def write_config(path, values):

@@ -23,32 +23,9 @@ def configs(case):
     return [("mlp f32", mlp), ("gpt f16", gpt)]
 
 
-def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def start(case, path, np):
-    environment = {**os.environ, **{k: v for k, v in trainer.MPI_ENVIRONMENT.items() if k not in os.environ}}
-    output = open(case.path("output"), "w+")
-    process = subprocess.Popen(case.command([path], np), stdout=output, stderr=output, env=environment, cwd=case.folder)
-    return process, output
-
-
 def kill_somewhere(process, rng):
     """Kills one process of the job and waits until all of it is gone."""
-    ranks = children(process.pid)
+    ranks = trainer.children(process.pid)
     victim = rng.choice(ranks + [process.pid])
     try:
         os.kill(victim, signal.SIGKILL)
@@ -56,9 +33,9 @@ def kill_somewhere(process, rng):
         pass
     process.wait(timeout=60)
     deadline = time.time() + 30
-    while any(is_alive(pid) for pid in ranks):
+    while any(trainer.is_alive(pid) for pid in ranks):
         if time.time() > deadline:
-            return f"processes {[p for p in ranks if is_alive(p)]} outlived the job by 30 s"
+            return f"processes {[p for p in ranks if trainer.is_alive(p)]} outlived the job by 30 s"
         time.sleep(0.01)
     return ""
 
@@ -70,7 +47,7 @@ def disturbed(case, name, config, log, duration, rng):
     kills = 0
     for _ in range(40):
         np = rng.choice(case.worlds(1, 2, 3, 4))
-        process, output = start(case, path, np)
+        process = case.start([path], np)
         try:
             code = process.wait(timeout=rng.random() ** 1.5 * duration if kills < MAX_KILLS else 240)
         except subprocess.TimeoutExpired:
@@ -78,14 +55,12 @@ def disturbed(case, name, config, log, duration, rng):
                 process.kill()
                 return "the run hangs", kills
             wrong = kill_somewhere(process, rng)
-            output.close()
+            trainer.output_of(process)
             kills += 1
             if wrong:
                 return wrong, kills
             continue
-        output.seek(0)
-        text = output.read()
-        output.close()
+        text = trainer.output_of(process)
         return ("" if code == 0 else f"np {np}: exit {code}\n{text[-2000:]}"), kills
     return "no end in sight", kills
 
