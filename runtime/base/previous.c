@@ -74,7 +74,7 @@ ls_status lsi_previous_move_from(lsi_previous *previous, const char *home, const
 
     if (status == LS_OK && rename(path, target.data) != 0) {
         status = LS_FAIL(LS_ERR_OUTPUT, "cannot move %s to %s: %s", path, target.data, strerror(errno));
-        rmdir(previous->folder.data);       /* unless something is in it */
+        rmdir(previous->folder.data); /* unless something is in it */
     }
     lsi_text_free(&target);
     return status;

@@ -7,7 +7,7 @@
 
 /* Starts from {0}. What one run moves from one folder goes into one previous-<n>. */
 typedef struct lsi_previous {
-    char *beside;           /* the folder it was last made in */
+    char *beside; /* the folder it was last made in */
     lsi_text folder;
 } lsi_previous;
 

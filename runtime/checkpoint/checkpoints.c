@@ -10,9 +10,9 @@ struct ls_checkpoints {
     ls_trainer *trainer;
     lsi_checkpoint_place place;
     lsi_resume from;
-    lsi_saver *saver;           /* NULL under checkpoint.save = false */
-    double deadline;            /* train.max_time; 0: none */
-    int stop;                   /* why the run ends early; LSI_STOP_NONE: it does not */
+    lsi_saver *saver; /* NULL under checkpoint.save = false */
+    double deadline;  /* train.max_time; 0: none */
+    int stop;         /* why the run ends early; LSI_STOP_NONE: it does not */
 };
 
 static void release(ls_checkpoints *c)
@@ -42,8 +42,7 @@ static ls_status open_all(ls_checkpoints *c)
     if (c->from.found) {
         lsi_log_info("going on from %s", c->from.path);
     }
-    lsi_saver_options options = {
-        .trainer = c->trainer, .place = &c->place, .from = &c->from, .on_saved = say_saved};
+    lsi_saver_options options = {.trainer = c->trainer, .place = &c->place, .from = &c->from, .on_saved = say_saved};
     return saves ? lsi_saver_open(&options, &c->saver) : LS_OK;
 }
 

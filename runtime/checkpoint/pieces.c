@@ -16,8 +16,8 @@
 static void append(lsi_pieces *pieces, int file, int64_t at, int64_t bytes, const char *data, lsi_piece *last)
 {
     while (bytes > 0) {
-        bool fits = pieces->n > 0 && last->file == file && last->at + last->bytes == at &&
-                    last->bytes < LSI_PIECE_BYTES;
+        bool fits =
+            pieces->n > 0 && last->file == file && last->at + last->bytes == at && last->bytes < LSI_PIECE_BYTES;
         int64_t room = LSI_PIECE_BYTES - (fits ? last->bytes : 0), n = bytes < room ? bytes : room;
 
         if (fits) {
@@ -47,7 +47,7 @@ static void list(lsi_pieces *pieces)
     pieces->n = 0;
     for (int f = 0; f < LSI_LAYOUT_N_FILES && pieces->with_headers; f++) {
         append(pieces, f, 0, (int64_t)layout->file[f].header_bytes, layout->file[f].header, &last);
-        last.file = -1;     /* a header is not in one block of memory with what follows */
+        last.file = -1; /* a header is not in one block of memory with what follows */
     }
     for (int a = 0; a < layout->n_arrays; a++) {
         const char *data = (const char *)pieces->array[a];

@@ -6,8 +6,8 @@
 #include "checkpoint/manifest.h"
 
 typedef struct lsi_piece {
-    int file;                       /* LSI_LAYOUT_* */
-    int64_t at, bytes;              /* in the file; at most LSI_PIECE_BYTES */
+    int file;          /* LSI_LAYOUT_* */
+    int64_t at, bytes; /* in the file; at most LSI_PIECE_BYTES */
     unsigned char hash[16];
 } lsi_piece;
 
@@ -17,13 +17,13 @@ typedef struct lsi_piece_run {
 } lsi_piece_run;
 
 typedef struct lsi_pieces {
-    const lsi_layout *layout;       /* borrowed */
-    lsi_piece_run *run;             /* ascending */
+    const lsi_layout *layout; /* borrowed */
+    lsi_piece_run *run;       /* ascending */
     int n_runs;
-    float *array[LSI_STATE_MAX_ARRAYS];         /* borrowed: flat when a snapshot is taken, packed in place after it */
-    bool with_headers;              /* also what each file begins with */
+    float *array[LSI_STATE_MAX_ARRAYS]; /* borrowed: flat when a snapshot is taken, packed in place after it */
+    bool with_headers;                  /* also what each file begins with */
     lsi_piece *piece;
-    const void **data;              /* of each piece */
+    const void **data; /* of each piece */
     int n;
 } lsi_pieces;
 

@@ -18,17 +18,17 @@
 typedef struct search {
     ls_trainer *trainer;
     ls_runtime *rt;
-    const char *dir;                /* checkpoint.dir */
-    lsi_checkpoint *checkpoint;     /* NULL where this rank does not see it */
+    const char *dir;            /* checkpoint.dir */
+    lsi_checkpoint *checkpoint; /* NULL where this rank does not see it */
     char *path;
-    bool everywhere;                /* every rank sees it */
+    bool everywhere; /* every rank sees it */
 } search;
 
 /* ---- trying one ---------------------------------------------------------------------------------------------- */
 
 typedef struct sight {
-    int status;                     /* of opening, then of verifying */
-    uint64_t identity;              /* equal where ranks see the same checkpoint */
+    int status;        /* of opening, then of verifying */
+    uint64_t identity; /* equal where ranks see the same checkpoint */
     char message[LSI_FAILURE_MAX];
 } sight;
 
@@ -53,8 +53,8 @@ static void note(ls_status status, sight *out)
     }
 }
 
-/* Collective. Ranks that see what rank 0 sees share the work of verifying. The result is rank 0's failure, or that of the
- * lowest rank that found a bad piece, on every rank's record. */
+/* Collective. Ranks that see what rank 0 sees share the work of verifying. The result is rank 0's failure, or that of
+ * the lowest rank that found a bad piece, on every rank's record. */
 static ls_status try_path(search *s)
 {
     lsi_job *job = s->rt->job;
@@ -77,7 +77,8 @@ static ls_status try_path(search *s)
     mine = (sight){.status = opened ? (int)LS_OK : all[0].status};
     memcpy(mine.message, all[0].message, sizeof mine.message);
     if (opened && s->checkpoint != NULL) {
-        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1), &mine);
+        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1),
+             &mine);
     }
     if (status == LS_OK) {
         status = lsi_job_all_gather(job, &mine, sizeof mine, all);
@@ -104,7 +105,8 @@ static ls_status share_path(search *s, ls_status mine)
 
 static ls_status try_named(search *s)
 {
-    LS_TRY(share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
+    LS_TRY(
+        share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
     return lsi_runtime_agree(s->rt, try_path(s));
 }
 
@@ -275,8 +277,7 @@ static ls_status load_checkpoint(search *s, lsi_checkpoint_place *place, lsi_pre
     out->in_place = in_place != 0;
     out->path = s->path;
     s->path = NULL;
-    return lsi_runtime_agree(
-        s->rt, leads ? lsi_place_move_aside(place, previous, in_place ? out->step : -1) : LS_OK);
+    return lsi_runtime_agree(s->rt, leads ? lsi_place_move_aside(place, previous, in_place ? out->step : -1) : LS_OK);
 }
 
 /* Weights of another program. */
@@ -284,12 +285,10 @@ static ls_status import(ls_trainer *t)
 {
     float *flat;
 
-    LS_TRY(lsi_runtime_agree(t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights",
-                                                     (void **)&flat)));
-    ls_status status =
-        lsi_runtime_agree(t->rt, t->rt->job->rank == 0
-                                     ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat)
-                                     : LS_OK);
+    LS_TRY(lsi_runtime_agree(
+        t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights", (void **)&flat)));
+    ls_status status = lsi_runtime_agree(
+        t->rt, t->rt->job->rank == 0 ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat) : LS_OK);
     if (status == LS_OK) {
         status = lsi_job_broadcast(t->rt->job, flat, (size_t)t->params->n_elements * sizeof *flat, 0);
     }

@@ -6,12 +6,12 @@
 #include "train/trainer.h"
 
 typedef struct lsi_resume {
-    bool found;                     /* the run goes on from a checkpoint */
-    bool in_place;                  /* which is of checkpoint.dir: the run goes on with its own output */
-    char *path;                     /* of the checkpoint; NULL without one */
-    int64_t step;                   /* steps done; 0 without one */
-    bool evaluated;                 /* so is the evaluation due at this step */
-    int64_t best_step;              /* see lsi_manifest */
+    bool found;        /* the run goes on from a checkpoint */
+    bool in_place;     /* which is of checkpoint.dir: the run goes on with its own output */
+    char *path;        /* of the checkpoint; NULL without one */
+    int64_t step;      /* steps done; 0 without one */
+    bool evaluated;    /* so is the evaluation due at this step */
+    int64_t best_step; /* see lsi_manifest */
     double best_loss;
     int64_t metrics_bytes;
 } lsi_resume;

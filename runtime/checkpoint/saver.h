@@ -1,11 +1,12 @@
 /* Takes checkpoints beside training.
  *
  * A save copies what this rank owns (the update of the next step waits for the copy), then a thread per rank packs,
- * hashes and writes its pieces of the files. Every rank says in each step's exchange whether it is still writing; at the
- * first step at which none is, all hand their hashes to rank 0, whose thread writes the manifest, renames the folder and
- * removes old ones. At the next step at which rank 0 is through, the checkpoint exists. So all ranks take every decision
- * at the same step, and training waits for a disk only when the next checkpoint is due before the last one is written,
- * and at the end. Where the ranks do not share the folder, rank 0 collects the state and writes it alone. */
+ * hashes and writes its pieces of the files. Every rank says in each step's exchange whether it is still writing; at
+ * the first step at which none is, all hand their hashes to rank 0, whose thread writes the manifest, renames the
+ * folder and removes old ones. At the next step at which rank 0 is through, the checkpoint exists. So all ranks take
+ * every decision at the same step, and training waits for a disk only when the next checkpoint is due before the last
+ * one is written, and at the end. Where the ranks do not share the folder, rank 0 collects the state and writes it
+ * alone. */
 #ifndef LSI_CHECKPOINT_SAVER_H
 #define LSI_CHECKPOINT_SAVER_H
 
@@ -16,17 +17,17 @@
 /* A checkpoint that is there. */
 typedef struct lsi_saved {
     int64_t step, bytes;
-    double seconds;             /* from the request to the renamed folder */
-    double stall_seconds;       /* that training waited meanwhile */
-    const char *path;           /* borrowed */
+    double seconds;       /* from the request to the renamed folder */
+    double stall_seconds; /* that training waited meanwhile */
+    const char *path;     /* borrowed */
 } lsi_saved;
 
 typedef struct lsi_saver lsi_saver;
 
 typedef struct lsi_saver_options {
-    ls_trainer *trainer;                    /* with snapshots */
+    ls_trainer *trainer; /* with snapshots */
     const lsi_checkpoint_place *place;
-    const lsi_resume *from;                 /* where the run began */
+    const lsi_resume *from; /* where the run began */
     /* Called on rank 0 when a checkpoint is there; may be NULL. */
     ls_status (*on_saved)(void *argument, const lsi_saved *saved);
     void *argument;
@@ -35,8 +36,8 @@ typedef struct lsi_saver_options {
 /* What the loop knows about the step that is saved. */
 typedef struct lsi_saver_point {
     bool evaluated;
-    int64_t metrics_bytes;      /* -1: none are kept */
-    int metrics_fd;             /* whose data must be on disk first; -1: none */
+    int64_t metrics_bytes; /* -1: none are kept */
+    int metrics_fd;        /* whose data must be on disk first; -1: none */
 } lsi_saver_point;
 
 /* Collective, agreed. */
@@ -51,8 +52,8 @@ bool lsi_saver_is_due(const lsi_saver *saver, int64_t step);
 /* A validation loss; true when it is the lowest so far and checkpoint.best asks to keep it. */
 bool lsi_saver_is_best(lsi_saver *saver, int64_t step, double loss);
 
-/* The calls below are collective and agreed. A failure to write is a warning and OK, or under checkpoint.on_error = stop
- * a failure on all ranks. */
+/* The calls below are collective and agreed. A failure to write is a warning and OK, or under checkpoint.on_error =
+ * stop a failure on all ranks. */
 
 /* After every step, when the trainer has collected it. */
 LS_MUST_USE ls_status lsi_saver_step(lsi_saver *saver);

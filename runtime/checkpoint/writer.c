@@ -10,7 +10,7 @@ struct lsi_writer {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     pthread_t thread;
-    ls_status (*job)(void *argument);       /* NULL: nothing to do */
+    ls_status (*job)(void *argument); /* NULL: nothing to do */
     void *argument;
     bool has_failure, closing;
     lsi_failure failure;

@@ -216,12 +216,12 @@ ls_status lsi_events_checkpoint(lsi_events *events, const lsi_saved *saved)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-enum { N_MEMORY = LSI_MEMORY_CLASS_COUNT + 1 };     /* the classes, then the total */
+enum { N_MEMORY = LSI_MEMORY_CLASS_COUNT + 1 }; /* the classes, then the total */
 
 typedef struct memory_use {
-    int64_t planned[N_MEMORY], peak[N_MEMORY];      /* maxima over ranks */
-    int64_t *resident_start, *resident_peak;        /* per rank */
-    bool has_resident;                              /* every rank was told */
+    int64_t planned[N_MEMORY], peak[N_MEMORY]; /* maxima over ranks */
+    int64_t *resident_start, *resident_peak;   /* per rank */
+    bool has_resident;                         /* every rank was told */
 } memory_use;
 
 /* The plan and the account of this rank, as doubles: exact up to 2^53. */

@@ -27,8 +27,8 @@ static ls_status cut(const lsi_output *output, int fd, int64_t size, lsi_previou
     return LS_OK;
 }
 
-/* A run that is still writing keeps its file: the lock is held while the file moves or is cut, and is on the file that is
- * there now. */
+/* A run that is still writing keeps its file: the lock is held while the file moves or is cut, and is on the file that
+ * is there now. */
 static ls_status take_over(const lsi_output *output, lsi_previous *previous)
 {
     const char *path = output->metrics;

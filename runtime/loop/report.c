@@ -113,7 +113,7 @@ void lsi_report_checkpoints(const ls_trainer *trainer, const lsi_resume *from, c
         lsi_text_append(&text, ", ");
         lsi_number_append_bytes_human(&text, room);
         lsi_text_append(&text, " free");
-        if (room < 2 * bytes) {         /* a new one is written before the old one goes */
+        if (room < 2 * bytes) { /* a new one is written before the old one goes */
             lsi_log_warn("%s: has room for %.1f checkpoints, two are needed at a time", config->checkpoint.dir,
                          room / bytes);
         }

@@ -21,18 +21,18 @@
 /* Everything one run opens; closed in reverse order. */
 typedef struct run {
     ls_runtime *rt;
-    ls_run_parts parts;             /* what is trained; borrowed */
+    ls_run_parts parts; /* what is trained; borrowed */
     ls_trainer *trainer;
     lsi_checkpoint_place place;
     lsi_resume from;
-    lsi_saver *saver;               /* NULL under checkpoint.save = false */
+    lsi_saver *saver; /* NULL under checkpoint.save = false */
     lsi_events events;
-    lsi_trace *trace;               /* NULL without log.trace */
+    lsi_trace *trace; /* NULL without log.trace */
     lsi_progress progress;
-    bool evaluated;                 /* `evaluation` is there: the last one */
+    bool evaluated; /* `evaluation` is there: the last one */
     ls_evaluation evaluation;
-    int64_t evaluated_step;         /* the newest step whose evaluation is in the metrics file; 0: none */
-    int stop;                       /* why the run ends early; LSI_STOP_NONE: it does not */
+    int64_t evaluated_step; /* the newest step whose evaluation is in the metrics file; 0: none */
+    int stop;               /* why the run ends early; LSI_STOP_NONE: it does not */
 } run;
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,8 @@ static ls_status open_saver(run *r)
     return r->rt->config->checkpoint.save ? lsi_saver_open(&options, &r->saver) : LS_OK;
 }
 
-/* Collective: the checkpoint to go on from, and where output goes. Nothing is touched before all of it is known good. */
+/* Collective: the checkpoint to go on from, and where output goes. Nothing is touched before all of it is known good.
+ */
 static ls_status open_outputs(run *r)
 {
     lsi_previous previous = {0};
@@ -104,9 +105,8 @@ static ls_status open_trace(run *r)
 /* Collective. The trainer has the trace once all ranks could open theirs. */
 static ls_status write_trace(run *r)
 {
-    return r->trainer->trace != NULL
-               ? lsi_runtime_agree(r->rt, lsi_trace_write(r->trace, r->trainer->timeline.n_lost))
-               : LS_OK;
+    return r->trainer->trace != NULL ? lsi_runtime_agree(r->rt, lsi_trace_write(r->trace, r->trainer->timeline.n_lost))
+                                     : LS_OK;
 }
 
 /* What the process holds before the trainer exists: what comes on top is held against the plan. */
@@ -214,7 +214,7 @@ static ls_status evaluate(run *r)
     r->evaluation = evaluation;
     r->evaluated = true;
     say_evaluation(r, step);
-    if (r->evaluated_step != step) {        /* not the repetition of a finished run */
+    if (r->evaluated_step != step) { /* not the repetition of a finished run */
         LS_TRY(lsi_events_evaluation(&r->events, step, &r->evaluation, r->parts.accuracy));
     }
     r->evaluated_step = step;
@@ -250,7 +250,7 @@ static ls_status loop(run *r)
         lsi_log_info("this run is finished: step %lld of %lld is done", (long long)r->from.step, (long long)end);
     }
     if (r->from.found && r->from.step < end) {
-        LS_TRY(after_step(r));      /* an evaluation that was due and not done */
+        LS_TRY(after_step(r)); /* an evaluation that was due and not done */
     }
     while (r->trainer->n_queued < end && r->stop == LSI_STOP_NONE) {
         LS_TRY(one_step(r));

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "train/precision.h"
 
-enum { PIECE = 1 << 20 };       /* elements that pass through host memory at a time */
+enum { PIECE = 1 << 20 }; /* elements that pass through host memory at a time */
 
 static ls_status upload(ls_trainer *t, void *device_memory, const void *host, size_t bytes)
 {
@@ -85,7 +85,8 @@ static ls_status store_held(ls_trainer *t, const loading *l, int array, int64_t 
     return LS_OK;
 }
 
-/* Elements [at, at + n) of one array. Where masters are not the layers' weights themselves they are held like moments. */
+/* Elements [at, at + n) of one array. Where masters are not the layers' weights themselves they are held like moments.
+ */
 static ls_status load_piece(ls_trainer *t, const loading *l, int array, int64_t at, int64_t n)
 {
     bool all = array == LSI_STATE_WEIGHTS || l->everywhere;
