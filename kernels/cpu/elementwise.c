@@ -1,4 +1,4 @@
-/* Activations and sums, one element at a time. NaN goes through all of them, ReLU included, as in PyTorch. */
+/* Activations, sums and products, one element at a time. NaN goes through all of them, ReLU included, as in PyTorch. */
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/math.h"
@@ -44,9 +44,9 @@ static inline gelu_parts gelu_at(float x)
     t = t > 16.0f ? 16.0f : t;
     float square = t * t;
     float u2 = t * lsi_fma(c3, square, c1);
-    float e = lsi_exp(-fabsf(u2)), q = 1.0f / (1.0f + e);
-    p.s = u2 < 0.0f ? e * q : q;
-    p.ds = e * q * q;
+    lsi_sigmoid_parts s = lsi_sigmoid(u2);
+    p.s = s.value;
+    p.ds = s.slope;
     p.du2 = lsi_fma(3.0f * c3, square, c1);
     return p;
 }
@@ -112,7 +112,68 @@ static void relu_bwd_tile(const lsi_relu_bwd_args *a, int64_t begin, int64_t n)
 }
 ELEMENTWISE(relu_bwd, dx, &a.x, &a.dy, &a.dx)
 
-/* ---- sums ---------------------------------------------------------------------------------------------------- */
+/* ---- logistic function, tanh ---------------------------------------------------------------------------------- */
+
+static void sigmoid_fwd_tile(const lsi_sigmoid_fwd_args *a, int64_t begin, int64_t n)
+{
+    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
+
+    LSI_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = lsi_sigmoid(x[i]).value;
+    }
+    lsi_convert_store(&a->y, begin, n, y);
+}
+ELEMENTWISE(sigmoid_fwd, y, &a.x, &a.y)
+
+static void sigmoid_bwd_tile(const lsi_sigmoid_bwd_args *a, int64_t begin, int64_t n)
+{
+    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
+    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
+
+    LSI_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * lsi_sigmoid(x[i]).slope;
+    }
+    lsi_convert_store(&a->dx, begin, n, dx);
+}
+ELEMENTWISE(sigmoid_bwd, dx, &a.x, &a.dy, &a.dx)
+
+static void tanh_fwd_tile(const lsi_tanh_fwd_args *a, int64_t begin, int64_t n)
+{
+    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
+
+    LSI_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = lsi_tanh(x[i]);
+    }
+    lsi_convert_store(&a->y, begin, n, y);
+}
+ELEMENTWISE(tanh_fwd, y, &a.x, &a.y)
+
+/* tanh x = 2 sigmoid(2x) - 1 */
+static void tanh_bwd_tile(const lsi_tanh_bwd_args *a, int64_t begin, int64_t n)
+{
+    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
+    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
+    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
+    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
+
+    LSI_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * (4.0f * lsi_sigmoid(2.0f * x[i]).slope);
+    }
+    lsi_convert_store(&a->dx, begin, n, dx);
+}
+ELEMENTWISE(tanh_bwd, dx, &a.x, &a.dy, &a.dx)
+
+/* ---- sums and products --------------------------------------------------------------------------------------- */
 
 static void add_tile(const lsi_add_args *a, int64_t begin, int64_t n)
 {
@@ -143,3 +204,18 @@ static void add_into_tile(const lsi_add_into_args *a, int64_t begin, int64_t n)
     lsi_convert_store(&a->y, begin, n, y);
 }
 ELEMENTWISE(add_into, y, &a.x, &a.y)
+
+static void mul_tile(const lsi_mul_args *a, int64_t begin, int64_t n)
+{
+    float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
+    const float *left = lsi_convert_load(&a->a, begin, n, left_tile);
+    const float *right = lsi_convert_load(&a->b, begin, n, right_tile);
+    float *y = lsi_convert_target(&a->y, begin, y_tile);
+
+    LSI_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = left[i] * right[i];
+    }
+    lsi_convert_store(&a->y, begin, n, y);
+}
+ELEMENTWISE(mul, y, &a.a, &a.b, &a.y)

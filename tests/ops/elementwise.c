@@ -1,5 +1,5 @@
 /* RUN: timeout=60 */
-/* gelu, relu, add, add_into: against double, in place, at the edges of blocks, with values that are no numbers; in
+/* gelu, relu, sigmoid, tanh, add, add_into, mul: against double, in place, at the edges of blocks, with values that are no numbers; in
  * every type of activations. */
 #include "support/op_case.h"
 
@@ -32,6 +32,21 @@ static double relu(double x)
 static double relu_slope(double x)
 {
     return x <= 0.0 ? 0.0 : 1.0;
+}
+
+static double sigmoid(double x)
+{
+    return x < 0.0 ? exp(x) / (1.0 + exp(x)) : 1.0 / (1.0 + exp(-x));
+}
+
+static double sigmoid_slope(double x)
+{
+    return sigmoid(x) * sigmoid(-x);
+}
+
+static double tanh_slope(double x)
+{
+    return 1.0 / (cosh(x) * cosh(x));
 }
 
 static void forward_case(const ls_op *op, void *arguments, ls_view *x_view, ls_view *y_view, double (*function)(double),
@@ -76,6 +91,22 @@ static void relu_forward(void **unused)
 
     (void)unused;
     forward_is_the_function(&lsi_op_relu_fwd, &a, &a.x, &a.y, relu);
+}
+
+static void sigmoid_forward(void **unused)
+{
+    lsi_sigmoid_fwd_args a = {0};
+
+    (void)unused;
+    forward_is_the_function(&lsi_op_sigmoid_fwd, &a, &a.x, &a.y, sigmoid);
+}
+
+static void tanh_forward(void **unused)
+{
+    lsi_tanh_fwd_args a = {0};
+
+    (void)unused;
+    forward_is_the_function(&lsi_op_tanh_fwd, &a, &a.x, &a.y, tanh);
 }
 
 /* dx = dy f'(x), into memory of its own or over dy. */
@@ -128,6 +159,22 @@ static void relu_backward(void **unused)
     backward_is_the_slope(&lsi_op_relu_bwd, &a, &a.x, &a.dy, &a.dx, relu_slope);
 }
 
+static void sigmoid_backward(void **unused)
+{
+    lsi_sigmoid_bwd_args a = {0};
+
+    (void)unused;
+    backward_is_the_slope(&lsi_op_sigmoid_bwd, &a, &a.x, &a.dy, &a.dx, sigmoid_slope);
+}
+
+static void tanh_backward(void **unused)
+{
+    lsi_tanh_bwd_args a = {0};
+
+    (void)unused;
+    backward_is_the_slope(&lsi_op_tanh_bwd, &a, &a.x, &a.dy, &a.dx, tanh_slope);
+}
+
 /* sum of dy f(x), for differences. */
 typedef struct weighted {
     double (*function)(double);
@@ -146,22 +193,33 @@ static double weighted_sum(void *argument)
     return sum;
 }
 
-static void gelu_backward_agrees_with_differences(void **unused)
+static void check_differences(const ls_op *op, void *arguments, ls_view *x_view, ls_view *dy_view, ls_view *dx_view,
+                              double (*function)(double))
 {
-    lsi_gelu_bwd_args a = {0};
     int64_t n = 333;
     op_case c;
 
-    (void)unused;
-    op_case_open(&c, &lsi_op_gelu_bwd, &a);
-    double *x = op_case_doubles(op_case_random(&c, &a.x, n, 5.0), n);
-    double *dy = op_case_doubles(op_case_random(&c, &a.dy, n, 1.0), n);
-    op_case_view(&c, &a.dx, n, LS_F32);
+    op_case_open(&c, op, arguments);
+    double *x = op_case_doubles(op_case_random(&c, x_view, n, 5.0), n);
+    double *dy = op_case_doubles(op_case_random(&c, dy_view, n, 1.0), n);
+    op_case_view(&c, dx_view, n, LS_F32);
     op_case_run(&c);
-    op_case_expect_gradient(&c, &a.dx, x, n, weighted_sum, &(weighted){gelu, x, dy, n}, 1e-6);
+    op_case_expect_gradient(&c, dx_view, x, n, weighted_sum, &(weighted){function, x, dy, n}, 1e-6);
     free(x);
     free(dy);
     op_case_close(&c);
+}
+
+static void backward_agrees_with_differences(void **unused)
+{
+    lsi_gelu_bwd_args g = {0};
+    lsi_sigmoid_bwd_args s = {0};
+    lsi_tanh_bwd_args t = {0};
+
+    (void)unused;
+    check_differences(&lsi_op_gelu_bwd, &g, &g.x, &g.dy, &g.dx, gelu);
+    check_differences(&lsi_op_sigmoid_bwd, &s, &s.x, &s.dy, &s.dx, sigmoid);
+    check_differences(&lsi_op_tanh_bwd, &t, &t.x, &t.dy, &t.dx, tanh);
 }
 
 /* The tail keeps its relative accuracy, where 1 + tanh is all cancellation. */
@@ -272,6 +330,67 @@ static void relu_strange_values(void **unused)
     op_case_close(&c);
 }
 
+/* The function's and the slope's; infinities have no gradient left. */
+static void check_strange(const ls_op *fwd, void *arguments, ls_view *x_view, ls_view *y_view, const double *want)
+{
+    double all[7 * N_STRANGE];
+    op_case c;
+
+    op_case_open(&c, fwd, arguments);
+    strange_view(&c, x_view);
+    op_case_view(&c, y_view, 7 * N_STRANGE, LS_F32);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        all[i] = want[i % N_STRANGE];
+    }
+    op_case_run(&c);
+    op_case_expect(&c, y_view, all, 3e-7, 3e-7);
+    op_case_close(&c);
+}
+
+static void check_strange_slope(const ls_op *bwd, void *arguments, ls_view *x_view, ls_view *dy_view, ls_view *dx_view,
+                                const double *want)
+{
+    double all[7 * N_STRANGE];
+    op_case c;
+
+    op_case_open(&c, bwd, arguments);
+    strange_view(&c, x_view);
+    float *dy = op_case_view(&c, dy_view, 7 * N_STRANGE, LS_F32);
+    op_case_view(&c, dx_view, 7 * N_STRANGE, LS_F32);
+    for (int i = 0; i < 7 * N_STRANGE; i++) {
+        dy[i] = 1.0f;
+        all[i] = want[i % N_STRANGE];
+    }
+    op_case_run(&c);
+    op_case_expect(&c, dx_view, all, 3e-7, 3e-7);
+    op_case_close(&c);
+}
+
+static void sigmoid_strange_values(void **unused)
+{
+    const double tail = exp(-20.0);
+    const double value[N_STRANGE] = {NAN, 1.0, 0.0, 0.5, 0.5, 1.0, 0.0, 0.5, 0.5, 1.0, tail};
+    const double slope[N_STRANGE] = {NAN, 0.0, 0.0, 0.25, 0.25, 0.0, 0.0, 0.25, 0.25, tail, tail};
+    lsi_sigmoid_fwd_args a = {0};
+    lsi_sigmoid_bwd_args b = {0};
+
+    (void)unused;
+    check_strange(&lsi_op_sigmoid_fwd, &a, &a.x, &a.y, value);
+    check_strange_slope(&lsi_op_sigmoid_bwd, &b, &b.x, &b.dy, &b.dx, slope);
+}
+
+static void tanh_strange_values(void **unused)
+{
+    static const double value[N_STRANGE] = {NAN, 1.0, -1.0, -0.0, 0.0, 1.0, -1.0, FLT_MIN, -1e-42, 1.0, -1.0};
+    static const double slope[N_STRANGE] = {NAN, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0};
+    lsi_tanh_fwd_args a = {0};
+    lsi_tanh_bwd_args b = {0};
+
+    (void)unused;
+    check_strange(&lsi_op_tanh_fwd, &a, &a.x, &a.y, value);
+    check_strange_slope(&lsi_op_tanh_bwd, &b, &b.x, &b.dy, &b.dx, slope);
+}
+
 /* One f32 addition is exact in double and rounded once; for 16-bit types once more. */
 static void add_case(int64_t n, ls_dtype dtype)
 {
@@ -303,14 +422,41 @@ static void add_case(int64_t n, ls_dtype dtype)
     free(sum);
 }
 
-static void sums_are_exact(void **unused)
+/* Into memory of its own, over a or over b. */
+static void mul_case(int64_t n, ls_dtype dtype, int over)
+{
+    lsi_mul_args a = {0};
+    double *product = op_case_zeros(n);
+    op_case c;
+
+    op_case_open(&c, &lsi_op_mul, &a);
+    const float *left = op_case_random_as(&c, &a.a, n, 1.0, dtype), *right = op_case_random_as(&c, &a.b, n, 1.0, dtype);
+    if (over > 0) {
+        op_case_share(&c, &a.y, over == 1 ? &a.a : &a.b);
+    } else {
+        op_case_view(&c, &a.y, n, dtype);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        product[i] = (double)(left[i] * right[i]);
+    }
+    op_case_run(&c);
+    op_case_expect(&c, &a.y, product, 0.0, 0.0);
+    op_case_expect_as_f32(&c);
+    op_case_close(&c);
+    free(product);
+}
+
+static void sums_and_products_are_exact(void **unused)
 {
     (void)unused;
     for (int s = 0; s < N_SIZES; s++) {
         for (int t = 0; t < OP_CASE_N_TYPES; t++) {
             add_case(sizes[s], op_case_types[t]);
+            mul_case(sizes[s], op_case_types[t], s % 3);
         }
     }
+    mul_case(5000, LS_BF16, 1);
+    mul_case(5000, LS_BF16, 2);
 }
 
 /* Every pattern there is, NaN and infinities among them. */
@@ -335,8 +481,12 @@ static void every_16_bit_value_goes_through(void **unused)
 {
     lsi_gelu_fwd_args g = {0};
     lsi_relu_fwd_args r = {0};
+    lsi_sigmoid_fwd_args s = {0};
+    lsi_tanh_fwd_args t = {0};
 
     (void)unused;
+    every_16_bit_value(&lsi_op_sigmoid_fwd, &s, &s.x, &s.y);
+    every_16_bit_value(&lsi_op_tanh_fwd, &t, &t.x, &t.y);
     every_16_bit_value(&lsi_op_gelu_fwd, &g, &g.x, &g.y);
     every_16_bit_value(&lsi_op_relu_fwd, &r, &r.x, &r.y);
 }
@@ -383,13 +533,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gelu_forward),
         cmocka_unit_test(gelu_backward),
-        cmocka_unit_test(gelu_backward_agrees_with_differences),
+        cmocka_unit_test(backward_agrees_with_differences),
         cmocka_unit_test(gelu_tail),
         cmocka_unit_test(gelu_strange_values),
         cmocka_unit_test(relu_forward),
         cmocka_unit_test(relu_backward),
         cmocka_unit_test(relu_strange_values),
-        cmocka_unit_test(sums_are_exact),
+        cmocka_unit_test(sigmoid_forward),
+        cmocka_unit_test(sigmoid_backward),
+        cmocka_unit_test(sigmoid_strange_values),
+        cmocka_unit_test(tanh_forward),
+        cmocka_unit_test(tanh_backward),
+        cmocka_unit_test(tanh_strange_values),
+        cmocka_unit_test(sums_and_products_are_exact),
         cmocka_unit_test(every_16_bit_value_goes_through),
         cmocka_unit_test(overflow_is_infinity),
         cmocka_unit_test(refuse_mixed_types),

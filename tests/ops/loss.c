@@ -42,6 +42,50 @@ static void adds_to_the_record(void **unused)
     }
 }
 
+/* Real targets count unless they are NaN; a loss without hits gives none. */
+static void real_targets(void **unused)
+{
+    enum { N = 4099 };
+    lsi_loss_sum_args a = {0};
+    ls_slot_record want = {.loss_sum = 10.25, .counted = 7.0, .hits = 3.0, .runs = 2.0}, slot = {0};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_loss_sum, &a);
+    float *losses = op_case_random(&c, &a.losses, N, 4.0), *targets = op_case_random(&c, &a.targets, N, 4.0);
+    memcpy(op_case_view(&c, &a.record, sizeof want / sizeof(double), LS_F64), &want, sizeof want);
+    targets[0] = -INFINITY;
+    for (int64_t i = 0; i < N; i++) {
+        if (i % 5 == 3) {
+            losses[i] = NAN;
+            targets[i] = i % 2 == 0 ? NAN : -NAN;
+        } else {
+            slot.loss_sum += (double)losses[i];
+            slot.counted += 1.0;
+        }
+    }
+    want.loss_sum += slot.loss_sum;
+    want.counted += slot.counted;
+    want.runs += 1.0;
+    op_case_run(&c);
+    op_case_expect_bytes(&c, &a.record, &want);
+    op_case_close(&c);
+}
+
+static void refuse_other_targets(void **unused)
+{
+    lsi_loss_sum_args a = {0};
+    op_case c;
+
+    (void)unused;
+    op_case_open(&c, &lsi_op_loss_sum, &a);
+    op_case_view(&c, &a.losses, 2, LS_F32);
+    op_case_view(&c, &a.targets, 2, LS_F16);
+    op_case_view(&c, &a.record, 4, LS_F64);
+    CHECK_FAILS(op_case_try(&c), LS_ERR_INTERNAL, "loss_sum: 2 targets are f16; choices: i32, f32");
+    op_case_close(&c);
+}
+
 static void nan_reaches_the_sum(void **unused)
 {
     lsi_loss_sum_args a = {0};
@@ -65,6 +109,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adds_to_the_record),
         cmocka_unit_test(nan_reaches_the_sum),
+        cmocka_unit_test(real_targets),
+        cmocka_unit_test(refuse_other_targets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

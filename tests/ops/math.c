@@ -71,13 +71,67 @@ static void log_special_values(void **unused)
     assert_true(isnan(lsi_log(NAN)));
 }
 
+static void tanh_within_three_ulp(void **unused)
+{
+    double worst = 0.0;
+
+    (void)unused;
+    for (double x = -12.0; x < 12.0; x += 1.37e-5) {
+        worst = fmax(worst, ulps(lsi_tanh((float)x), tanh((double)(float)x)));
+    }
+    for (float x = 1e-40f; x < 1.0f; x *= 1.01f) {
+        worst = fmax(worst, ulps(lsi_tanh(x), tanh((double)x)));
+        worst = fmax(worst, ulps(lsi_tanh(-x), tanh(-(double)x)));
+    }
+    if (worst > 3.0) {
+        fail_msg("tanh is off by %.3f ulp", worst);
+    }
+}
+
+static void tanh_special_values(void **unused)
+{
+    (void)unused;
+    assert_true(lsi_float_bits(lsi_tanh(0.0f)) == lsi_float_bits(0.0f));
+    assert_true(lsi_float_bits(lsi_tanh(-0.0f)) == lsi_float_bits(-0.0f));
+    assert_true(lsi_tanh(INFINITY) == 1.0f && lsi_tanh(FLT_MAX) == 1.0f);
+    assert_true(lsi_tanh(-INFINITY) == -1.0f && lsi_tanh(-FLT_MAX) == -1.0f);
+    assert_true(isnan(lsi_tanh(NAN)));
+}
+
+/* Value and slope keep their relative accuracy in both tails. */
+static void sigmoid_within_five_ulp(void **unused)
+{
+    double worst = 0.0;
+
+    (void)unused;
+    for (double x = -87.0; x < 87.0; x += 1.37e-4) {
+        float at = (float)x;
+        double e = exp(-fabs((double)at)), q = 1.0 / (1.0 + e);
+        lsi_sigmoid_parts p = lsi_sigmoid(at);
+
+        worst = fmax(worst, fmax(ulps(p.value, x < 0.0 ? e * q : q), ulps(p.slope, e * q * q)));
+    }
+    if (worst > 5.0) {
+        fail_msg("sigmoid is off by %.3f ulp", worst);
+    }
+}
+
+static void sigmoid_special_values(void **unused)
+{
+    (void)unused;
+    assert_true(lsi_sigmoid(0.0f).value == 0.5f && lsi_sigmoid(0.0f).slope == 0.25f);
+    assert_true(lsi_sigmoid(INFINITY).value == 1.0f && lsi_sigmoid(INFINITY).slope == 0.0f);
+    assert_true(lsi_sigmoid(-INFINITY).value == 0.0f && lsi_sigmoid(-INFINITY).slope == 0.0f);
+    assert_true(isnan(lsi_sigmoid(NAN).value) && isnan(lsi_sigmoid(NAN).slope));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_within_two_ulp),
-        cmocka_unit_test(exp_special_values),
-        cmocka_unit_test(log_within_one_ulp),
-        cmocka_unit_test(log_special_values),
+        cmocka_unit_test(exp_within_two_ulp),      cmocka_unit_test(exp_special_values),
+        cmocka_unit_test(log_within_one_ulp),      cmocka_unit_test(log_special_values),
+        cmocka_unit_test(tanh_within_three_ulp),   cmocka_unit_test(tanh_special_values),
+        cmocka_unit_test(sigmoid_within_five_ulp), cmocka_unit_test(sigmoid_special_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
