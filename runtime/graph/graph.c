@@ -60,13 +60,14 @@ const lsi_param_table *lsi_graph_params(const ls_graph *graph)
 
 void lsi_graph_get_io(const ls_graph *graph, lsi_graph_io *out)
 {
-    *out = (lsi_graph_io){.input_dtype = LS_F32};
+    *out = (lsi_graph_io){.input_dtype = LS_F32, .targets_dtype = LS_I32};
     if (graph->input >= 0) {
         out->input_dtype = graph->input_dtype;
         out->input_shape = graph->value[graph->input].shape;
     }
     if (graph->targets >= 0) {
         out->targets_count = ls_shape_count(&graph->value[graph->targets].shape);
+        out->targets_dtype = graph->value[graph->targets].dtype;
     }
 }
 
@@ -143,8 +144,10 @@ static ls_status add_data(ls_graph *graph, const char *name, ls_dtype dtype, con
                producer == LSI_PRODUCER_INPUT ? "input" : "row of targets", graph->value[*slot].name);
     LS_REQUIRE(ls_dtype_bytes(dtype) > 0, LS_ERR_CONFIG, "'%s': a data set cannot store %s", name,
                ls_dtype_name(dtype));
-    /* Real numbers take the plan's type on their way in, so that is what layers see. */
-    return add_value(graph, name, shape, dtype == LS_F32 ? LS_REAL : dtype, producer, slot);
+    /* A real input takes the plan's type on its way in, so that is what layers see; targets are not converted. */
+    bool converted = dtype == LS_F32 && producer == LSI_PRODUCER_INPUT;
+
+    return add_value(graph, name, shape, converted ? LS_REAL : dtype, producer, slot);
 }
 
 ls_var ls_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape per_sample)
@@ -160,15 +163,25 @@ ls_var ls_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape per_
     return keep(graph, status, graph->input);
 }
 
-ls_var ls_targets(ls_graph *graph, const char *name, int64_t per_sample)
+static ls_var add_targets(ls_graph *graph, const char *name, ls_dtype dtype, int64_t per_sample)
 {
     if (graph->failure.status != LS_OK) {
         return none;
     }
     ls_shape shape = ls_shape1(per_sample);
-    ls_status status = add_data(graph, name, LS_I32, &shape, LSI_PRODUCER_TARGETS, &graph->targets);
+    ls_status status = add_data(graph, name, dtype, &shape, LSI_PRODUCER_TARGETS, &graph->targets);
 
     return keep(graph, status, graph->targets);
+}
+
+ls_var ls_targets(ls_graph *graph, const char *name, int64_t per_sample)
+{
+    return add_targets(graph, name, LS_I32, per_sample);
+}
+
+ls_var ls_targets_f32(ls_graph *graph, const char *name, int64_t per_sample)
+{
+    return add_targets(graph, name, LS_F32, per_sample);
 }
 
 ls_param_spec *ls_layer_add_param(ls_layer_node *node, const char *owner, const char *suffix, ls_shape shape,

@@ -15,7 +15,7 @@ typedef struct lsi_plan_run {
     float *gradients;               /* flat, of the lane; train only */
     void *activations;              /* lsi_plan_activation_bytes */
     const void *input;              /* micro_batch samples */
-    const int32_t *targets;
+    const void *targets;            /* int32 or f32, as the graph says */
     ls_slot_record *record;
     int64_t first_sample;           /* index in the global batch of the slot's first sample */
     uint64_t seed;
@@ -44,6 +44,7 @@ typedef struct lsi_graph_io {
     ls_dtype input_dtype;
     ls_shape input_shape;
     int64_t targets_count;
+    ls_dtype targets_dtype;     /* LS_I32 or LS_F32 */
 } lsi_graph_io;
 void lsi_graph_get_io(const ls_graph *graph, lsi_graph_io *out);
 

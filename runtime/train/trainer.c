@@ -43,6 +43,10 @@ static ls_status check_io(const ls_graph *graph, const ls_dataset *data)
     LS_REQUIRE(io.targets_count == data->target_count, LS_ERR_CONFIG,
                "the model takes %lld targets per sample, the data has %lld", (long long)io.targets_count,
                (long long)data->target_count);
+    ls_dtype targets = data->real_targets ? LS_F32 : LS_I32;
+    LS_REQUIRE(io.targets_dtype == targets || io.targets_count == 0, LS_ERR_CONFIG,
+               "the model takes %s targets, the data has %s (ls_dataset.real_targets)", ls_dtype_name(io.targets_dtype),
+               ls_dtype_name(targets));
     return LS_OK;
 }
 

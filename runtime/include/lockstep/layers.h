@@ -32,8 +32,19 @@ ls_var ls_layernorm(ls_graph *graph, const char *name, ls_var x);
 /* x * 0.5 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
 ls_var ls_gelu(ls_graph *graph, const char *name, ls_var x);
 ls_var ls_relu(ls_graph *graph, const char *name, ls_var x);
-/* Element-wise sum of two values of equal shape. */
+/* 1 / (1 + e^-x) */
+ls_var ls_sigmoid(ls_graph *graph, const char *name, ls_var x);
+ls_var ls_tanh(ls_graph *graph, const char *name, ls_var x);
+/* Element-wise sum and product of two values of equal shape. */
 ls_var ls_add(ls_graph *graph, const char *name, ls_var a, ls_var b);
+ls_var ls_mul(ls_graph *graph, const char *name, ls_var a, ls_var b);
+/* x[.., n] -> [.., count]: elements first .. first + count - 1 of the last extent. A graph has one input; its parts
+ * begin here. */
+ls_var ls_columns(ls_graph *graph, const char *name, ls_var x, int64_t first, int64_t count);
+/* a[.., n] and b[.., m] -> [.., n + m], side by side. */
+ls_var ls_concat(ls_graph *graph, const char *name, ls_var a, ls_var b);
+/* a[.., n] and b[.., n] -> [.., 1]: the sum of a * b over the last extent. */
+ls_var ls_dot(ls_graph *graph, const char *name, ls_var a, ls_var b);
 /* Zeroes elements with the given probability, scales the others by 1 / (1 - probability); nothing outside training. */
 ls_var ls_dropout(ls_graph *graph, const char *name, ls_var x, float probability);
 /* tokens [T] int32 -> [T, width]: row of TOKEN_NAME.weight [vocab padded, width] plus row t of POSITION_NAME.weight. */
@@ -44,6 +55,9 @@ ls_var ls_attention(ls_graph *graph, const char *name, ls_var qkv, int64_t heads
 /* Mean cross-entropy over the counted targets. logits [.., >= n_classes], targets [..]; columns beyond n_classes are
  * ignored, as are targets below 0. */
 ls_var ls_softmax_xent(ls_graph *graph, const char *name, ls_var logits, ls_var targets, int64_t n_classes);
+/* Mean of (x - target)^2 over the counted targets (not halved). x has as many elements as there are targets, which come
+ * from ls_targets_f32 and are ignored where they are NaN. Counts no hits: accuracy means nothing. */
+ls_var ls_mse(ls_graph *graph, const char *name, ls_var x, ls_var targets);
 
 #ifdef __cplusplus
 }
