@@ -7,6 +7,7 @@
 #include "backend/registry.h"
 #include "base/random.h"
 #include "kernels/ops.h"
+#include <lockstep/dataset.h>
 
 enum { N_DIRECTIONS = 3 };
 
@@ -90,6 +91,22 @@ static void fill_weights(graph_case *c)
     c->layer_weights = c->compute == LS_F32 ? (void *)c->weights : calloc((size_t)c->params->n_elements, 2);
 }
 
+static void fill_targets(graph_case *c, ls_dtype dtype, int64_t n_classes)
+{
+    for (int64_t i = 0; i < c->targets_count; i++) {
+        lsi_random4 r = lsi_random_philox(1003, (uint32_t)i, 0, 0, 97);
+        float real = 2.0f * lsi_random_unit(r.v[0]) - 1.0f;
+
+        if (r.v[1] % 7 == 0) {
+            c->targets[i] = LS_TARGET_IGNORED;
+        } else if (dtype == LS_F32) {
+            memcpy(&c->targets[i], &real, sizeof real);
+        } else {
+            c->targets[i] = (int32_t)(r.v[0] % (uint32_t)n_classes);
+        }
+    }
+}
+
 static void fill_data(graph_case *c, int64_t n_classes)
 {
     lsi_graph_io io;
@@ -108,11 +125,7 @@ static void fill_data(graph_case *c, int64_t n_classes)
             ((float *)c->input)[i] = uniform(1002, i);
         }
     }
-    for (int64_t i = 0; i < c->targets_count; i++) {
-        lsi_random4 r = lsi_random_philox(1003, (uint32_t)i, 0, 0, 97);
-
-        c->targets[i] = r.v[1] % 7 == 0 ? -1 : (int32_t)(r.v[0] % (uint32_t)n_classes);
-    }
+    fill_targets(c, io.targets_dtype, n_classes);
 }
 
 void graph_case_open(graph_case *c, ls_graph *graph, const ls_compile_options *options, int n_threads,

@@ -19,7 +19,7 @@ typedef struct graph_case {
     void *layer_weights;            /* what layers read: the masters, or their 16-bit copy, made anew for every slot */
     unsigned char *activations;
     void *input;                    /* of one slot, random; the test may change both */
-    int32_t *targets;               /* about every seventh is ignored */
+    int32_t *targets;               /* about every seventh is ignored; real ones lie in the same memory as f32 */
     int64_t input_count, targets_count;
     ls_step_state state;
     ls_slot_record record;          /* of the last slot */
@@ -32,7 +32,7 @@ void graph_case_round(float *numbers, int64_t n, ls_dtype dtype);
 float graph_case_element(const ls_view *view, int64_t i);
 
 /* Weights are uniform in +-0.4 around 0, or 1 for those of norms, rounded to what the plan's type holds; tokens and
- * targets lie below n_classes. */
+ * targets lie below n_classes, real targets in [-1, 1). */
 void graph_case_open(graph_case *c, ls_graph *graph, const ls_compile_options *options, int n_threads,
                      int64_t n_classes);
 void graph_case_close(graph_case *c);

@@ -1,5 +1,11 @@
 #include "support/model_case.h"
 
+#include <stdio.h>
+
+#include <lockstep/layers.h>
+
+enum { TWO_TOWER = 6 };
+
 ls_config model_case_gpt(bool tied, double dropout)
 {
     ls_config config = {.model = {.kind = "gpt", .layers = 2, .heads = 2, .width = 16, .context = MODEL_CONTEXT,
@@ -23,11 +29,52 @@ const ls_dataset model_case_text = {.n_samples = 100, .input_dtype = LS_I32,
 const ls_dataset model_case_images = {.n_samples = 100, .input_dtype = LS_F32, .input_shape = {2, {4, 5, 0, 0}},
                                       .target_count = 1, .n_classes = MODEL_VOCAB, .description = "images"};
 
+typedef struct layer_name {
+    char text[32];
+} layer_name;
+
+static layer_name in_tower(const char *tower, const char *part)
+{
+    layer_name name;
+
+    snprintf(name.text, sizeof name.text, "%s.%s", tower, part);
+    return name;
+}
+
+/* x[.., first : first + count] -> [.., 6] */
+static ls_var build_tower(ls_graph *g, const char *tower, ls_var x, int64_t first, int64_t count, float dropout)
+{
+    ls_linear_options wide = {.weight = {LS_INIT_UNIFORM, 0.3f}, .bias = {LS_INIT_UNIFORM, 0.3f}};
+
+    x = ls_columns(g, in_tower(tower, "columns").text, x, first, count);
+    x = ls_linear(g, in_tower(tower, "fc0").text, x, 16, &wide);
+    x = ls_gelu(g, in_tower(tower, "act").text, x);
+    x = ls_dropout(g, in_tower(tower, "drop").text, x, dropout);
+    return ls_linear(g, in_tower(tower, "fc1").text, x, 6, &wide);
+}
+
+static void build_two_tower(float dropout, lsi_model *out)
+{
+    ls_graph *g;
+
+    CHECK_OK(ls_graph_create(&g));
+    ls_var x = ls_input(g, "x", LS_F32, ls_shape1(12)), y = ls_targets_f32(g, "y", 1);
+    ls_var user = build_tower(g, "user", x, 0, 7, dropout), item = build_tower(g, "item", x, 7, 5, dropout);
+
+    out->graph = g;
+    out->logits = ls_dot(g, "score", user, item);
+    out->loss = ls_mse(g, "loss", out->logits, y);
+}
+
 void model_case_build(int which, double dropout, lsi_model *out)
 {
-    const double p = dropout >= 0 ? dropout : which % 3 == 0 ? 0.0 : 0.2;
+    const double p = dropout >= 0 ? dropout : which == 0 || which == 3 ? 0.0 : 0.2;
     ls_config config;
 
+    if (which == TWO_TOWER) {
+        build_two_tower((float)p, out);
+        return;
+    }
     if (which < 3) {
         config = model_case_gpt(which != 2, p);
     } else {
