@@ -205,6 +205,24 @@ static void test_types(void **state)
         assert_int_equal(graph->value[graph->input].dtype, stored[i] == LS_F32 ? LS_REAL : stored[i]);
         ls_graph_destroy(&graph);
     }
+    for (int real = 0; real < 2; real++) {      /* targets are never converted */
+        ls_graph *graph = create();
+        lsi_graph_io io;
+
+        if (real) {
+            ls_targets_f32(graph, "y", 3);
+        } else {
+            ls_targets(graph, "y", 3);
+        }
+        lsi_graph_get_io(graph, &io);
+        assert_int_equal(io.targets_dtype, real ? LS_F32 : LS_I32);
+        assert_int_equal(io.targets_count, 3);
+        assert_int_equal(graph->value[graph->targets].dtype, io.targets_dtype);
+        ls_targets_f32(graph, "again", 3);
+        assert_int_equal(graph->failure.status, LS_ERR_CONFIG);
+        assert_non_null(strstr(graph->failure.message, "'again' is a second row of targets beside 'y'"));
+        ls_graph_destroy(&graph);
+    }
     check_types(false, LS_REAL, LS_REAL, LS_REAL, "'x': a data set cannot store real");
     check_types(true, LS_F32, LS_REAL, LS_REAL, "layer 'l' (told): losses are f32, not real");
     check_types(false, LS_F32, (ls_dtype)(LS_REAL + 1), LS_REAL, "layer 'l' (told)");

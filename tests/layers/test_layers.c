@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include <lockstep/layer.h>
 #include <lockstep/layers.h>
 
 static const ls_linear_options plain = {.weight = {LS_INIT_UNIFORM, 0.1f}};
@@ -92,6 +93,101 @@ static ls_var loss_classes(ls_graph *g, ls_var x, ls_var t)
     return ls_softmax_xent(g, "bad", logits, t, 6);
 }
 
+static ls_var mul_shapes(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_mul(g, "bad", x, ls_linear(g, "fc", x, 7, &plain));
+}
+static ls_var dot_shapes(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_dot(g, "bad", ls_linear(g, "fc", x, 7, &plain), x);
+}
+static ls_var dot_tokens(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    return ls_dot(g, "bad", t, t);
+}
+static ls_var columns_behind_the_end(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_columns(g, "bad", x, 4, 3);
+}
+static ls_var columns_before_the_start(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_columns(g, "bad", x, -1, 3);
+}
+static ls_var columns_without_any(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_columns(g, "bad", x, 2, 0);
+}
+static ls_var columns_huge(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_columns(g, "bad", x, 5, INT64_MAX);
+}
+static ls_var columns_of_tokens(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    return ls_columns(g, "bad", t, 0, 2);
+}
+static ls_var concat_targets(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    ls_var attention = ls_attention(g, "attn", ls_linear(g, "fc", x, 12, &plain), 1, 0.0f);
+
+    return ls_concat(g, "bad", attention, ls_targets_f32(g, "targets", 4));
+}
+/* Of all layers only a user's own gives two values of other extents but the last. */
+static ls_status infer_flat(ls_layer_node *node)
+{
+    node->out_shape = ls_shape1(ls_shape_count(&node->in_shape[0]));
+    node->out_dtype = LS_REAL;
+    return LS_OK;
+}
+static ls_status never_run(const ls_layer_run *run)
+{
+    return LS_FAIL(LS_ERR_INTERNAL, "layer '%s' is run", run->node->name);
+}
+static ls_var concat_shapes(ls_graph *g, ls_var x, ls_var t)
+{
+    static const ls_layer_kind flat = {.struct_size = sizeof flat, .name = "flat", .infer = infer_flat,
+                                       .forward = never_run};
+
+    (void)t;
+    return ls_concat(g, "bad", x, ls_layer_append(g, &flat, "flat", &x, 1, NULL, 0));
+}
+static ls_var mse_of_whole_numbers(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_mse(g, "bad", ls_linear(g, "fc", x, 1, &plain), ls_targets(g, "targets", 4));
+}
+static ls_var mse_sizes(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_mse(g, "bad", x, ls_targets_f32(g, "targets", 4));
+}
+static ls_var mse_padding(ls_graph *g, ls_var x, ls_var t)
+{
+    ls_var padded = ls_linear(g, "fc", x, 5, &(ls_linear_options){.out_by_in = true, .pad_out_to = 8});
+
+    (void)t;
+    return ls_mse(g, "bad", padded, ls_targets_f32(g, "targets", 32));
+}
+static ls_var softmax_of_real_targets(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)t;
+    return ls_softmax_xent(g, "bad", x, ls_targets_f32(g, "targets", 4), 6);
+}
+static ls_var sigmoid_of_targets(ls_graph *g, ls_var x, ls_var t)
+{
+    (void)x;
+    (void)t;
+    return ls_sigmoid(g, "bad", ls_targets_f32(g, "targets", 4));
+}
+
 static void test_errors(void **state)
 {
     static const struct {
@@ -113,6 +209,21 @@ static void test_errors(void **state)
         {attention_head_size, "2 heads of 257 channels", "at most 256"},
         {loss_rows, "[4, 6]", "[5]"},
         {loss_classes, "6 classes", "3 columns of padding"},
+        {mul_shapes, "[4, 6]", "[4, 7]"},
+        {dot_shapes, "[4, 7]", "[4, 6]"},
+        {dot_tokens, "(dot) needs real input", "i32 [4]"},
+        {columns_behind_the_end, "3 columns from column 4 on", "[4, 6]"},
+        {columns_before_the_start, "3 columns from column -1 on", "[4, 6]"},
+        {columns_without_any, "0 columns from column 2 on", "[4, 6]"},
+        {columns_huge, "from column 5 on", "[4, 6]"},
+        {columns_of_tokens, "(columns) needs real input", "i32 [4]"},
+        {concat_targets, "(concat) needs real inputs", "f32 [4]"},
+        {concat_shapes, "last extent alone, not [4, 6]", "[24]"},
+        {mse_of_whole_numbers, "ls_targets_f32", "i32 [4]"},
+        {mse_sizes, "[4, 6]", "[4]"},
+        {mse_padding, "[4, 8]", "[32]"},
+        {softmax_of_real_targets, "i32 targets", "f32 [4]"},
+        {sigmoid_of_targets, "real input", "f32 [4]"},
     };
 
     (void)state;
@@ -224,6 +335,65 @@ static void test_padded_linear(void **state)
     ls_graph_destroy(&graph);
 }
 
+/* Every way in which two values meet, each factor read by others, too, and by one layer twice; overlapping columns, so
+ * that gradients are added to parts of what others have written whole. */
+static void test_two_inputs(void **state)
+{
+    ls_graph *graph;
+
+    (void)state;
+    CHECK_OK(ls_graph_create(&graph));
+    ls_var x = ls_linear(graph, "fc", ls_input(graph, "x", LS_F32, ls_shape2(12, 6)), 8, &plain);
+    ls_var a = ls_columns(graph, "a", x, 0, 5), b = ls_columns(graph, "b", x, 3, 5);
+    ls_var whole = ls_columns(graph, "whole", x, 0, 8);
+    ls_var product = ls_mul(graph, "product", a, b), square = ls_mul(graph, "square", a, a);
+    ls_var inner = ls_dot(graph, "inner", product, b), norm = ls_dot(graph, "norm", b, b);
+    ls_var both = ls_concat(graph, "both", ls_tanh(graph, "tanh", product), ls_sigmoid(graph, "sigmoid", square));
+    ls_var twice = ls_concat(graph, "twice", inner, inner);
+    ls_var all = ls_concat(graph, "all", ls_concat(graph, "all0", both, whole), ls_concat(graph, "all1", twice, norm));
+    /* The gradient of one number that is left of many of either sign has no relative error to speak of: no bias. */
+    ls_var score = ls_linear(graph, "score", all, 1, &(ls_linear_options){.weight = plain.weight, .no_bias = true});
+
+    check_gradients(graph, ls_mse(graph, "loss", ls_mul(graph, "last", score, inner), ls_targets_f32(graph, "y", 12)), 0);
+}
+
+/* A slot's record: the sum of the squared errors, the count of targets that are numbers, no hits. */
+static void test_mse_record(void **state)
+{
+    ls_graph *graph;
+    graph_case c;
+    double expected = 0.0, counted = 0.0;
+
+    (void)state;
+    CHECK_OK(ls_graph_create(&graph));
+    ls_var x = ls_linear(graph, "fc", ls_input(graph, "x", LS_F32, ls_shape1(6)), 2, &plain);
+    ls_var loss = ls_mse(graph, "loss", x, ls_targets_f32(graph, "y", 2));
+    ls_compile_options options = {.struct_size = sizeof options, .mode = LS_EVAL, .micro_batch = 9, .loss = loss,
+                                  .n_outputs = 1, .output = {x}};
+
+    graph_case_open(&c, graph, &options, 2, 0);
+    double sum = graph_case_run(&c, 0, true);
+    ls_view out = lsi_plan_output(c.plan, 0, c.activations);
+
+    for (int64_t i = 0; i < out.count; i++) {
+        float target;
+
+        memcpy(&target, &c.targets[i], sizeof target);
+        if (target == target) {
+            double d = (double)((const float *)out.data)[i] - (double)target;
+
+            expected += d * d;
+            counted += 1.0;
+        }
+    }
+    assert_true(counted > 0.0 && counted < 18.0);
+    assert_true(sum > 0.999999 * expected && sum < 1.000001 * expected);
+    assert_true(c.record.counted == counted && c.record.hits == 0.0 && c.record.runs == 1.0);
+    graph_case_close(&c);
+    ls_graph_destroy(&graph);
+    test_check_no_memory_live();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +401,8 @@ int main(void)
         cmocka_unit_test(test_many_readers),
         cmocka_unit_test(test_shared_weight),
         cmocka_unit_test(test_padded_linear),
+        cmocka_unit_test(test_two_inputs),
+        cmocka_unit_test(test_mse_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
