@@ -33,17 +33,18 @@ static void idx_close(ls_dataset *dataset)
     lsi_memory_free(idx);
 }
 
-static ls_status idx_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status idx_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const idx_dataset *idx = (const idx_dataset *)dataset;
     int64_t n = idx->images.per_item;
     const unsigned char *pixel = idx->images.elements + index * n;
     float *value = input;
+    int32_t *label = targets;
 
     for (int64_t i = 0; i < n; i++) {
         value[i] = (float)pixel[i] / 255.0f;
     }
-    targets[0] = idx->labels.elements[index];
+    *label = idx->labels.elements[index];
     return LS_OK;
 }
 

@@ -13,8 +13,7 @@
 enum { FREE = 0, FULL = 1 };
 
 typedef struct ring_share {
-    char *input;
-    int32_t *targets;
+    char *input, *targets;
     int64_t slots_done;
 } ring_share;
 
@@ -37,17 +36,17 @@ struct lsi_loader {
 };
 
 /* Reads slot `k` of this rank's in `step` to its place in a share. */
-static ls_status fill_slot(const lsi_loader *loader, int64_t step, int64_t k, void *input, int32_t *targets)
+static ls_status fill_slot(const lsi_loader *loader, int64_t step, int64_t k, void *input, void *targets)
 {
     const lsi_loader_options *o = &loader->options;
     int64_t first = step * o->global_batch + o->slot[k] * o->micro_batch;
-    size_t sample_bytes = lsi_slot_input_bytes(o->data);
+    size_t input_bytes = lsi_slot_input_bytes(o->data), target_bytes = lsi_slot_target_bytes(o->data);
 
     for (int64_t j = 0; j < o->micro_batch; j++) {
-        int64_t at = k * o->micro_batch + j;
+        size_t at = (size_t)(k * o->micro_batch + j);
 
         LS_TRY(o->data->ops->read(o->data, lsi_sampler_index(&o->sampler, first + j),
-                                  (char *)input + (size_t)at * sample_bytes, targets + at * o->data->target_count));
+                                  (char *)input + at * input_bytes, (char *)targets + at * target_bytes));
     }
     return LS_OK;
 }

@@ -13,7 +13,7 @@
 
 typedef struct lsi_share {
     void *input;            /* n_slots * micro_batch samples, slot after slot */
-    int32_t *targets;
+    void *targets;          /* int32 or f32, as the data set says */
     ls_flag *full;
 } lsi_share;
 

@@ -75,7 +75,7 @@ static int64_t slice_index(const slice_dataset *slice, int64_t i)
     return slice->is_second ? stratum_pick(slice, i) : unpicked(slice, i);
 }
 
-static ls_status slice_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status slice_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const slice_dataset *slice = (const slice_dataset *)dataset;
     const ls_dataset *whole = slice->shared->whole;

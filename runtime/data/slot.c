@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+_Static_assert(LS_TARGET_IGNORED == -1, "ignored targets are all bits one, which is NaN where they are real");
+
 size_t lsi_slot_input_bytes(const ls_dataset *data)
 {
     return (size_t)ls_shape_count(&data->input_shape) * ls_dtype_bytes(data->input_dtype);
@@ -13,17 +15,15 @@ size_t lsi_slot_target_bytes(const ls_dataset *data)
 }
 
 ls_status lsi_slot_read(const ls_dataset *data, int64_t first, int64_t count, int64_t micro_batch, void *input,
-                        int32_t *targets)
+                        void *targets)
 {
-    size_t input_bytes = lsi_slot_input_bytes(data);
-    char *at = input;
+    size_t input_bytes = lsi_slot_input_bytes(data), target_bytes = lsi_slot_target_bytes(data);
+    char *at = input, *target = targets;
 
     for (int64_t j = 0; j < count; j++) {
-        LS_TRY(data->ops->read(data, first + j, at + (size_t)j * input_bytes, targets + j * data->target_count));
+        LS_TRY(data->ops->read(data, first + j, at + (size_t)j * input_bytes, target + (size_t)j * target_bytes));
     }
     memset(at + (size_t)count * input_bytes, 0, (size_t)(micro_batch - count) * input_bytes);
-    for (int64_t i = count * data->target_count; i < micro_batch * data->target_count; i++) {
-        targets[i] = LS_TARGET_IGNORED;
-    }
+    memset(target + (size_t)count * target_bytes, 0xFF, (size_t)(micro_batch - count) * target_bytes);
     return LS_OK;
 }

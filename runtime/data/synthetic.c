@@ -50,27 +50,28 @@ static float noise(lsi_random4 r)
     return lsi_random_unit(r.v[0]) + lsi_random_unit(r.v[1]) + lsi_random_unit(r.v[2]) + lsi_random_unit(r.v[3]) - 2.0f;
 }
 
-static ls_status read_point(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status read_point(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const synthetic_dataset *synthetic = (const synthetic_dataset *)dataset;
     int32_t class = below(draw(synthetic, class_stream, index, 0).v[0], synthetic->classes);
     int64_t features = dataset->input_shape.dim[0];
     float *value = input;
+    int32_t *label = targets;
 
     for (int64_t i = 0; i < features; i++) {
         float centre = 2.0f * lsi_random_unit(draw(synthetic, centre_stream, class, i).v[0]) - 1.0f;
 
         value[i] = centre + noise(draw(synthetic, noise_stream, index, i));
     }
-    targets[0] = class;
+    *label = class;
     return LS_OK;
 }
 
-static ls_status read_tokens(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status read_tokens(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const synthetic_dataset *synthetic = (const synthetic_dataset *)dataset;
     int64_t context = dataset->target_count;
-    int32_t *token = input;
+    int32_t *token = input, *target = targets;
 
     for (int64_t i = 0; i <= context; i += 4) {
         lsi_random4 r = draw(synthetic, token_stream, index, i / 4);
@@ -82,7 +83,7 @@ static ls_status read_tokens(const ls_dataset *dataset, int64_t index, void *inp
                 token[j] = id;
             }
             if (j > 0) {
-                targets[j - 1] = id;
+                target[j - 1] = id;
             }
         }
     }

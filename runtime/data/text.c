@@ -28,7 +28,7 @@ static void text_close(ls_dataset *dataset)
     lsi_memory_free(text);
 }
 
-static ls_status text_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status text_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const text_dataset *text = (const text_dataset *)dataset;
 

@@ -71,7 +71,7 @@ static const shard *find_shard(const tokens_dataset *tokens, int64_t window)
     return &tokens->shards[low];
 }
 
-static ls_status tokens_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status tokens_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const shard *s = find_shard((const tokens_dataset *)dataset, index);
 

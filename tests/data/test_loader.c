@@ -43,7 +43,7 @@ static void formula(int64_t index, float *input, int32_t *targets)
     }
 }
 
-static ls_status formula_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status formula_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const formula_dataset *data = (const formula_dataset *)dataset;
 
@@ -87,8 +87,10 @@ static void bench_open(bench *b)
     b->backend = &lsi_cpu_backend;
     CHECK_OK(b->backend->open(&options, &b->device));
     CHECK_OK(b->backend->stream_create(b->device, "copy", 0, &b->copy));
-    b->data = (formula_dataset){{&formula_ops, N_SAMPLES, LS_F32, ls_shape1(FEATURES), TARGETS, 1000, "formula", NULL}, -1, 0,
-                                &b->n_reads};
+    b->data = (formula_dataset){.base = {.ops = &formula_ops, .n_samples = N_SAMPLES, .input_dtype = LS_F32,
+                                         .input_shape = ls_shape1(FEATURES), .target_count = TARGETS,
+                                         .n_classes = 1000, .description = "formula"},
+                                .fails_at = -1, .n_reads = &b->n_reads};
     b->options = (lsi_loader_options){.device = b->device, .data = &b->data.base, .sampler = {N_SAMPLES, 5, true},
                                       .global_batch = GLOBAL, .micro_batch = MICRO, .prefetch = 2,
                                       .on_failure = must_not_fail};

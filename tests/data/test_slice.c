@@ -19,11 +19,11 @@ static void counting_close(ls_dataset *dataset)
     ((counting_dataset *)dataset)->closed++;
 }
 
-static ls_status counting_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status counting_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     (void)dataset;
     *(int32_t *)input = (int32_t)index;
-    *targets = -(int32_t)index;
+    *(int32_t *)targets = -(int32_t)index;
     return LS_OK;
 }
 

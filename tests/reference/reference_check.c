@@ -46,7 +46,7 @@ static void batch_close(ls_dataset *dataset)
     (void)dataset;
 }
 
-static ls_status batch_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status batch_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const batch_data *d = (const batch_data *)dataset;
     size_t in = (size_t)ls_shape_count(&dataset->input_shape) * 4, out = (size_t)dataset->target_count * 4;

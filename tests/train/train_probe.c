@@ -39,16 +39,17 @@ static void masked_close(ls_dataset *dataset)
     (void)dataset;
 }
 
-static ls_status masked_read(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets)
+static ls_status masked_read(const ls_dataset *dataset, int64_t index, void *input, void *targets)
 {
     const masked *m = (const masked *)dataset;
+    int32_t *target = targets;
 
     LS_TRY(m->inner->ops->read(m->inner, index, input, targets));
     for (int64_t i = 0; i < dataset->target_count; i++) {
         bool heads = lsi_random_philox(7, (uint32_t)index, (uint32_t)i, 0, 0).v[0] & 1;
 
         if (heads != (m->mask == 'A')) {
-            targets[i] = LS_TARGET_IGNORED;
+            target[i] = LS_TARGET_IGNORED;
         }
     }
     return LS_OK;

@@ -21,10 +21,10 @@ typedef struct ls_dataset_ops {
     size_t struct_size;
     const char *name;               /* the word used in data.kind */
     void (*close)(ls_dataset *dataset);
-    /* Writes sample `index` (0 <= index < n_samples): input_count elements of input_dtype, target_count int32, or as
-     * many f32 in their place where the targets are real. Called by several threads at once. Values are checked as they
-     * are read: ERR_DATA names file, offset, value. */
-    ls_status (*read)(const ls_dataset *dataset, int64_t index, void *input, int32_t *targets);
+    /* Writes sample `index` (0 <= index < n_samples): input_count elements of input_dtype, target_count int32 or,
+     * where the targets are real, f32. Called by several threads at once. Values are checked as they are read: ERR_DATA
+     * names file, offset, value. */
+    ls_status (*read)(const ls_dataset *dataset, int64_t index, void *input, void *targets);
 } ls_dataset_ops;
 
 /* Common head: a kind embeds it first in its own struct. */
