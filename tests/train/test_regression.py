@@ -1,6 +1,7 @@
-# RUN: timeout=120 label=contract
+# RUN: timeout=120 label=contract,tsan
 """A regression on real targets with a model of two inputs: it learns; evaluation with a short last slot is the mean
-over the targets that count; bits do not depend on how it is run; a data set of other targets is refused."""
+over the targets that count; bits do not depend on how it is run; a data set of other targets is refused. Under
+ThreadSanitizer also with the order that streams promise alone, what kernels declare to read and write."""
 import os
 import sys
 
@@ -16,12 +17,12 @@ COUNTED = sum(1 for i in range(N_VAL) if i % 11 != 5)
 case = trainer.Case()
 
 
-def start(settings, np=1, arguments=()):
-    return case.run([*arguments, *BASE, *settings], np, program=PROBE)
+def start(settings, np=1, arguments=(), env=None):
+    return case.run([*arguments, *BASE, *settings], np, program=PROBE, env=env)
 
 
-def train(settings, np=1):
-    result = start(settings, np)
+def train(settings, np=1, env=None):
+    result = start(settings, np, env=env)
     if not case.check(result.returncode == 0, f"np={np} {settings}: exit {result.returncode}\n{result.stderr}"):
         return None
     words = result.stdout.split()
@@ -51,6 +52,11 @@ for compute in ["f32", "f16", "bf16"]:
     for np, more in others:
         if np in case.worlds(np):
             case.check(train(settings + more, np) == first, f"{compute}: other numbers with np={np} {more}")
+
+if case.sanitizer == "thread":
+    for np in case.worlds(1, 2):
+        for graphs in ["off", "on"]:
+            train(["train.steps=12", f"device.graphs={graphs}"], np, {"LOCKSTEP_TSAN_EDGES": "1"})
 
 for np in case.worlds(1, 2):
     result = start(["train.steps=1"], np, ["--whole"])
