@@ -126,6 +126,7 @@ ls_status ls_trainer_evaluate(ls_trainer *trainer, const ls_dataset *data, int64
     int stop;
 
     *out = (ls_evaluation){.struct_size = sizeof *out};
+    LS_TRY(lsi_runtime_agree(trainer->rt, lsi_trainer_check_data(trainer->graph, data, "evaluation data")));
     LS_TRY(lsi_memory_alloc(bytes * (world + 1), "evaluation records", (void **)&records));
     ls_slot_record *all = records + p.most;
     ls_status status = run_part(trainer, data, &p, records);

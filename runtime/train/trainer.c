@@ -31,22 +31,22 @@ static double configured_schedule(void *argument, int64_t applied)
 
 /* ---- what is known without allocating ------------------------------------------------------------------------ */
 
-static ls_status check_io(const ls_graph *graph, const ls_dataset *data)
+ls_status lsi_trainer_check_data(const ls_graph *graph, const ls_dataset *data, const char *what)
 {
     lsi_graph_io io;
 
     lsi_graph_get_io(graph, &io);
     int64_t takes = ls_shape_count(&io.input_shape), has = ls_shape_count(&data->input_shape);
     LS_REQUIRE(io.input_dtype == data->input_dtype && takes == has, LS_ERR_CONFIG,
-               "the model takes %lld %s inputs per sample, the data has %lld of %s", (long long)takes,
-               ls_dtype_name(io.input_dtype), (long long)has, ls_dtype_name(data->input_dtype));
+               "the model takes %lld %s inputs per sample, the %s has %lld of %s", (long long)takes,
+               ls_dtype_name(io.input_dtype), what, (long long)has, ls_dtype_name(data->input_dtype));
     LS_REQUIRE(io.targets_count == data->target_count, LS_ERR_CONFIG,
-               "the model takes %lld targets per sample, the data has %lld", (long long)io.targets_count,
+               "the model takes %lld targets per sample, the %s has %lld", (long long)io.targets_count, what,
                (long long)data->target_count);
     ls_dtype targets = data->real_targets ? LS_F32 : LS_I32;
     LS_REQUIRE(io.targets_dtype == targets || io.targets_count == 0, LS_ERR_CONFIG,
-               "the model takes %s targets, the data has %s (ls_dataset.real_targets)", ls_dtype_name(io.targets_dtype),
-               ls_dtype_name(targets));
+               "the model takes %s targets, the %s has %s (ls_dataset.real_targets)", ls_dtype_name(io.targets_dtype),
+               what, ls_dtype_name(targets));
     return LS_OK;
 }
 
@@ -73,7 +73,7 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, const lsi_trainer_options *
     if (options->evaluates) {
         LS_TRY(compile(config, t->graph, loss, LS_EVAL, &t->eval_plan));
     }
-    LS_TRY(check_io(t->graph, t->data));
+    LS_TRY(lsi_trainer_check_data(t->graph, t->data, "data"));
     t->params = lsi_graph_params(t->graph);
     LS_TRY(lsi_bucket_check(t->params->n_elements, config->comm.bucket_bytes));
     LS_TRY(lsi_precision_is_fast(config)

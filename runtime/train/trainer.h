@@ -128,6 +128,9 @@ struct ls_trainer {
     lsi_step_times times;       /* this rank's, of step n_done */
 };
 
+/* Whether the data set feeds the graph: else ERR_CONFIG with both sides. `what`: what the message calls the data. */
+LS_MUST_USE ls_status lsi_trainer_check_data(const ls_graph *graph, const ls_dataset *data, const char *what);
+
 /* allocate.c: streams, events and memory by the sizes, with initial contents; and their release, also of a part. */
 LS_MUST_USE ls_status lsi_trainer_allocate(ls_trainer *trainer);
 void lsi_trainer_release(ls_trainer *trainer);

@@ -354,7 +354,9 @@ static void test_two_inputs(void **state)
     /* The gradient of one number that is left of many of either sign has no relative error to speak of: no bias. */
     ls_var score = ls_linear(graph, "score", all, 1, &(ls_linear_options){.weight = plain.weight, .no_bias = true});
 
-    check_gradients(graph, ls_mse(graph, "loss", ls_mul(graph, "last", score, inner), ls_targets_f32(graph, "y", 12)), 0);
+    ls_var last = ls_mul(graph, "last", score, inner);
+
+    check_gradients(graph, ls_mse(graph, "loss", last, ls_targets_f32(graph, "y", 12)), 0);
 }
 
 /* A slot's record: the sum of the squared errors, the count of targets that are numbers, no hits. */

@@ -1,6 +1,6 @@
 /* RUN: timeout=60 */
-/* gelu, relu, sigmoid, tanh, add, add_into, mul: against double, in place, at the edges of blocks, with values that are no numbers; in
- * every type of activations. */
+/* gelu, relu, sigmoid, tanh, add, add_into, mul: against double, in place, at the edges of blocks, with values that are
+ * no numbers; in every type of activations. */
 #include "support/op_case.h"
 
 #include <float.h>

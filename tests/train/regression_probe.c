@@ -1,9 +1,9 @@
-/* regression_probe [--whole] section.key=value...
+/* regression_probe [--whole train|val] section.key=value...
  *
  * Trains the regression of tests/support/model_case.h on made-up samples through the real runtime and trainer, for
  * test_regression.py, and evaluates it on samples that leave the last slot short. Some targets of either set are
  * ignored. Prints the loss of the last step, the weights' hash, the evaluation, and what the test's own model in double
- * makes of the same weights and samples. --whole: the data set says that its targets are whole numbers. */
+ * makes of the same weights and samples. --whole: that data set says its targets are whole numbers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,14 +37,14 @@ static void close_nothing(ls_dataset *dataset)
 
 static const ls_dataset_ops sample_ops = {sizeof sample_ops, "regression", close_nothing, read_sample};
 
-static ls_dataset make_data(int64_t n, bool whole)
+static ls_dataset make_data(int64_t n, const char *whole)
 {
     return (ls_dataset){.ops = &sample_ops,
                         .n_samples = n,
                         .input_dtype = LS_F32,
                         .input_shape = ls_shape1(FEATURES),
                         .target_count = 1,
-                        .real_targets = !whole,
+                        .real_targets = whole == NULL || strcmp(whole, n == N_VAL ? "val" : "train") != 0,
                         .description = "regression"};
 }
 
@@ -104,9 +104,9 @@ static double reference_loss(const ls_trainer *t, const float *weights, const ls
 
 /* ---- the run --------------------------------------------------------------------------------------------------- */
 
-static ls_status report(ls_runtime *rt, ls_trainer *t, double loss)
+static ls_status report(ls_runtime *rt, ls_trainer *t, const char *whole, double loss)
 {
-    ls_dataset val = make_data(N_VAL, false);
+    ls_dataset val = make_data(N_VAL, whole);
     ls_evaluation evaluation;
     float *weights;
     char hash[33];
@@ -125,7 +125,7 @@ static ls_status report(ls_runtime *rt, ls_trainer *t, double loss)
     return LS_OK;
 }
 
-static ls_status train(ls_runtime *rt, ls_trainer *t)
+static ls_status train(ls_runtime *rt, ls_trainer *t, const char *whole)
 {
     ls_step_info info;
     ls_slot *slot;
@@ -139,10 +139,10 @@ static ls_status train(ls_runtime *rt, ls_trainer *t)
         LS_TRY(ls_trainer_end(t, &info));
     }
     LS_TRY(ls_trainer_settle(t, &info));
-    return report(rt, t, info.loss);
+    return report(rt, t, whole, info.loss);
 }
 
-static ls_status run(ls_runtime *rt, bool whole)
+static ls_status run(ls_runtime *rt, const char *whole)
 {
     ls_dataset data = make_data(N_TRAIN, whole);
     lsi_model model;
@@ -152,7 +152,7 @@ static ls_status run(ls_runtime *rt, bool whole)
     ls_status status = ls_trainer_create(rt, model.graph, model.loss, &data, &t);
 
     if (status == LS_OK) {
-        status = train(rt, t);
+        status = train(rt, t, whole);
         ls_trainer_destroy(&t);
     }
     ls_graph_destroy(&model.graph);
@@ -165,13 +165,13 @@ int main(int argc, char **argv)
     lsi_job *job;
     ls_runtime *rt;
     ls_status status = lsi_job_open("trainer", &argc, &argv, &job);
-    bool whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    const char **sets = (const char **)argv + 1 + whole;
+    const char *whole = argc > 2 && strcmp(argv[1], "--whole") == 0 ? argv[2] : NULL;
+    int first = whole != NULL ? 3 : 1;
 
     if (status != LS_OK) {
         return ls_status_exit_code(status);
     }
-    status = lsi_job_agree(job, lsi_config_load(NULL, sets, argc - 1 - whole, &config));
+    status = lsi_job_agree(job, lsi_config_load(NULL, (const char **)argv + first, argc - first, &config));
     if (status != LS_OK) {
         lsi_job_close(&job);
         return ls_status_exit_code(status);

@@ -1,6 +1,6 @@
 # RUN: timeout=120 label=contract,tsan
 """A regression on real targets with a model of two inputs: it learns; evaluation with a short last slot is the mean
-over the targets that count; bits do not depend on how it is run; a data set of other targets is refused. Under
+over the targets that count; bits do not depend on how it is run; data sets of other targets are refused. Under
 ThreadSanitizer also with the order that streams promise alone, what kernels declare to read and write."""
 import os
 import sys
@@ -59,8 +59,9 @@ if case.sanitizer == "thread":
             train(["train.steps=12", f"device.graphs={graphs}"], np, {"LOCKSTEP_TSAN_EDGES": "1"})
 
 for np in case.worlds(1, 2):
-    result = start(["train.steps=1"], np, ["--whole"])
-    message = "the model takes f32 targets, the data has i32 (ls_dataset.real_targets)"
-    case.check(result.returncode == 2 and result.stderr.count(message) == 1,
-               f"whole targets, np={np}: exit {result.returncode}\n{result.stderr}")
+    for which, name in [("train", "data"), ("val", "evaluation data")]:
+        result = start(["train.steps=1"], np, ["--whole", which])
+        message = f"the model takes f32 targets, the {name} has i32 (ls_dataset.real_targets)"
+        case.check(result.returncode == 2 and result.stderr.count(message) == 1,
+                   f"whole targets in {which}, np={np}: exit {result.returncode}\n{result.stderr}")
 case.finish()

@@ -42,8 +42,8 @@ LS_MUST_USE ls_status ls_graph_create(ls_graph **out);
 void ls_graph_destroy(ls_graph **graph);
 
 /* Values that come from the data set: exactly one input and, for a loss, one row of targets per sample. dtype is what
- * the data set stores; f32 is converted once, at the plan's entry, where the plan computes in 16 bits. Targets are int32
- * or, for regression, f32; they stay as they are, and only a loss reads them. The data set must have the same. */
+ * the data set stores; f32 is converted once, at the plan's entry, where the plan computes in 16 bits. Targets are
+ * int32 or, for regression, f32; they stay as they are, and only a loss reads them. The data set must have the same. */
 ls_var ls_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape per_sample);
 ls_var ls_targets(ls_graph *graph, const char *name, int64_t per_sample);
 ls_var ls_targets_f32(ls_graph *graph, const char *name, int64_t per_sample);
