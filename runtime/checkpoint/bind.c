@@ -3,38 +3,39 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "graph/shape.h"
 
-static ls_status check_tensor(const lsi_safetensors *file, const char *name, const lsi_param *p, const lsi_tensor *t)
+/* Weights go by the parameter's name, moments by the array's and the parameter's. */
+static const lsi_tensor *find(const lsi_safetensors *file, const char *array, const char *name)
 {
-    LS_REQUIRE(t != NULL, LS_ERR_CHECKPOINT, "%s: has no tensor %s, which this model has as %s", file->path, name,
-               lsi_shape_text(&p->shape).text);
-    LS_REQUIRE(t->dtype == LS_F32, LS_ERR_CHECKPOINT, "%s: tensor %s is %s, not F32", file->path, name, t->type);
-    LS_REQUIRE(lsi_shape_equal(&t->shape, &p->shape), LS_ERR_CHECKPOINT,
-               "%s: tensor %s is %s, but this model has it as %s", file->path, name, lsi_shape_text(&t->shape).text,
-               lsi_shape_text(&p->shape).text);
-    return LS_OK;
+    size_t n = strlen(array);
+
+    for (int i = 0; i < file->n; i++) {
+        const char *of_tensor = file->tensor[i].name;
+
+        if (n == 0 ? strcmp(lsi_layout_bare_name(of_tensor), name) == 0
+                   : strncmp(of_tensor, array, n) == 0 && of_tensor[n] == '.' && strcmp(of_tensor + n + 1, name) == 0) {
+            return &file->tensor[i];
+        }
+    }
+    return NULL;
 }
 
 static ls_status bind_one(const lsi_safetensors *file, const char *array, const lsi_param *p, bool *used,
                           const char **data)
 {
-    lsi_text name = {0};
+    const lsi_tensor *t = find(file, array, p->name);
+    const char *point = array[0] != '\0' ? "." : "";
 
-    lsi_text_append(&name, "%s%s%s", array, array[0] != '\0' ? "." : "", p->name);
-    ls_status status = lsi_text_status(&name);
-    if (status == LS_OK) {
-        const lsi_tensor *t = lsi_safetensors_find(file, name.data);
-
-        status = check_tensor(file, name.data, p, t);
-        if (status == LS_OK) {
-            used[t - file->tensor] = true;
-            *data = t->data;
-        }
-    }
-    lsi_text_free(&name);
-    return status;
+    LS_REQUIRE(t != NULL, LS_ERR_CHECKPOINT, "%s: has no tensor %s%s%s, which this model has as %s", file->path, array,
+               point, p->name, lsi_shape_text(&p->shape).text);
+    LS_REQUIRE(t->dtype == LS_F32, LS_ERR_CHECKPOINT, "%s: tensor %s is %s, not F32", file->path, t->name, t->type);
+    LS_REQUIRE(lsi_shape_equal(&t->shape, &p->shape), LS_ERR_CHECKPOINT,
+               "%s: tensor %s is %s, but this model has it as %s", file->path, t->name, lsi_shape_text(&t->shape).text,
+               lsi_shape_text(&p->shape).text);
+    used[t - file->tensor] = true;
+    *data = t->data;
+    return LS_OK;
 }
 
 static ls_status bind_file(const lsi_safetensors *file, int f, int n_arrays, const char *const *array_name,

@@ -9,8 +9,6 @@
 #include "checkpoint/layout.h"
 #include "graph/shape.h"
 
-static const char prefix[] = "transformer."; /* of names as Hugging Face's model with a head has them */
-
 /* Where weights come from: a file, or the checkpoint that holds it. */
 typedef struct source {
     lsi_checkpoint *checkpoint;
@@ -73,17 +71,10 @@ static void close_source(source *s)
 
 /* ---- tensors and parameters ------------------------------------------------------------------------------------ */
 
-static const char *bare_name(const lsi_tensor *tensor)
-{
-    size_t n = sizeof prefix - 1;
-
-    return strncmp(tensor->name, prefix, n) == 0 ? tensor->name + n : tensor->name;
-}
-
 static const lsi_tensor *find(const lsi_safetensors *file, const char *name)
 {
     for (int i = 0; i < file->n; i++) {
-        if (strcmp(bare_name(&file->tensor[i]), name) == 0) {
+        if (strcmp(lsi_layout_bare_name(file->tensor[i].name), name) == 0) {
             return &file->tensor[i];
         }
     }
@@ -138,7 +129,7 @@ static bool ends_with(const char *text, const char *end)
 /* A tensor that is no parameter: a mask, a head that is tied, or one too many. */
 static ls_status check_left_over(const lsi_safetensors *file, const lsi_tensor *t)
 {
-    const char *name = bare_name(t);
+    const char *name = lsi_layout_bare_name(t->name);
 
     if (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")) {
         return LS_OK;

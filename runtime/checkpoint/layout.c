@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "checkpoint/json_text.h"
 
 enum { LENGTH_BYTES = 8, DATA_ALIGN = 8, ELEMENT = sizeof(float) };
@@ -14,13 +13,39 @@ const char *lsi_layout_file_name(int file)
     return file == LSI_LAYOUT_MODEL ? "model.safetensors" : "optimizer.safetensors";
 }
 
+/* ---- names ----------------------------------------------------------------------------------------------------- */
+
+static const char prefix[] = "transformer.", head[] = "lm_head.weight";
+
+void lsi_layout_append_name(const lsi_param_table *params, const char *array, int i, lsi_text *out)
+{
+    const char *name = params->param[i].name;
+
+    if (array[0] != '\0') {
+        lsi_text_append(out, "%s.%s", array, name);
+        return;
+    }
+    bool inside =
+        strcmp(name, head) != 0 && lsi_param_find(params, head) >= 0 && lsi_param_find(params, "wte.weight") >= 0;
+    lsi_text_append(out, "%s%s", inside ? prefix : "", name);
+}
+
+const char *lsi_layout_bare_name(const char *tensor)
+{
+    size_t n = sizeof prefix - 1;
+
+    return strncmp(tensor, prefix, n) == 0 ? tensor + n : tensor;
+}
+
 /* ---- headers --------------------------------------------------------------------------------------------------- */
 
-static ls_status append_tensor(const lsi_param *p, const char *array, int64_t at, lsi_text *out)
+static ls_status append_tensor(const lsi_param_table *params, int parameter, const char *array, int64_t at,
+                               lsi_text *out)
 {
+    const lsi_param *p = &params->param[parameter];
     lsi_text name = {0};
 
-    lsi_text_append(&name, "%s%s%s", array, array[0] != '\0' ? "." : "", p->name);
+    lsi_layout_append_name(params, array, parameter, &name);
     ls_status status = lsi_text_status(&name);
     if (status == LS_OK) {
         lsi_text_append(out, ",");
@@ -51,7 +76,7 @@ static ls_status append_header(lsi_layout *layout, int file, const char *const *
         }
         layout->array_at[a] = *bytes;
         for (int i = 0; i < params->n; i++) {
-            LS_TRY(append_tensor(&params->param[i], array_name[a], *bytes, out));
+            LS_TRY(append_tensor(params, i, array_name[a], *bytes, out));
             *bytes += params->param[i].count * ELEMENT;
         }
     }

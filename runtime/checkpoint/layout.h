@@ -3,10 +3,12 @@
  *
  * model.safetensors holds the weights under the parameters' names, optimizer.safetensors the moments under
  * exp_avg.<name>, exp_avg_sq.<name> or momentum.<name>; f32, unpadded, in declaration order. A run of the flat index is
- * therefore one run of bytes. */
+ * therefore one run of bytes. The weights of a GPT with a head of its own are called transformer.<name>, but for the
+ * head: Hugging Face's loader (version 4) takes a file with a lm_head.weight and no such names for a broken one. */
 #ifndef LSI_CHECKPOINT_LAYOUT_H
 #define LSI_CHECKPOINT_LAYOUT_H
 
+#include "base/text.h"
 #include "graph/param.h"
 #include "train/state.h"
 
@@ -28,6 +30,11 @@ typedef struct lsi_layout {
 
 /* "model.safetensors", "optimizer.safetensors". */
 const char *lsi_layout_file_name(int file);
+/* Appends the name of parameter i's tensor in the files; `array` as below. */
+void lsi_layout_append_name(const lsi_param_table *params, const char *array, int i, lsi_text *out);
+/* The parameter's name in that of a tensor of weights, whoever wrote it: without "transformer." in front. */
+const char *lsi_layout_bare_name(const char *tensor);
+
 /* array_name[a]: "" for the weights, else a prefix (lsi_state_array_name). */
 LS_MUST_USE ls_status lsi_layout_make(const lsi_param_table *params, int n_arrays, const char *const *array_name,
                                       lsi_layout *out);

@@ -94,7 +94,7 @@ static void other_models_are_refused(void **state)
     lsi_param *p = &((lsi_param_table *)(uintptr_t)untied.params)->param[1];
     p->shape.dim[0]++;
     CHECK_FAILS(lsi_checkpoint_bind(checkpoint, untied.params, 1, untied.array_name), LS_ERR_CHECKPOINT,
-                "tensor wpe.weight is [6, 16], but this model has it as [7, 16]");
+                "tensor transformer.wpe.weight is [6, 16], but this model has it as [7, 16]");
     p->shape.dim[0]--;
     lsi_checkpoint_close(&checkpoint);
     checkpoint_case_close(&tied);
