@@ -21,28 +21,32 @@ const lsi_manifest_field lsi_manifest_fields[LSI_MANIFEST_N_FIELDS] = {
 #undef FIELD
 _Static_assert(sizeof(ls_step_state) == 12 * 8 + 4 * 4, "a new field of the step state belongs in the manifest");
 
+void lsi_manifest_append_field(const ls_step_state *state, const lsi_manifest_field *field, lsi_text *out)
+{
+    const void *at = (const char *)state + field->offset;
+
+    switch (field->kind) {
+    case LSI_MANIFEST_I64:
+        lsi_text_append(out, "%" PRId64, *(const int64_t *)at);
+        break;
+    case LSI_MANIFEST_I32:
+        lsi_text_append(out, "%" PRId32, *(const int32_t *)at);
+        break;
+    case LSI_MANIFEST_F64:
+        lsi_json_text_double(out, *(const double *)at);
+        break;
+    case LSI_MANIFEST_F32:
+        lsi_json_text_float(out, *(const float *)at);
+        break;
+    }
+}
+
 static void append_state(const ls_step_state *state, lsi_text *out)
 {
     lsi_text_append(out, "\"state\":{");
     for (int i = 0; i < LSI_MANIFEST_N_FIELDS; i++) {
-        const lsi_manifest_field *field = &lsi_manifest_fields[i];
-        const char *at = (const char *)state + field->offset;
-
-        lsi_text_append(out, "%s\"%s\":", i > 0 ? "," : "", field->name);
-        switch (field->kind) {
-        case LSI_MANIFEST_I64:
-            lsi_text_append(out, "%" PRId64, *(const int64_t *)(const void *)at);
-            break;
-        case LSI_MANIFEST_I32:
-            lsi_text_append(out, "%" PRId32, *(const int32_t *)(const void *)at);
-            break;
-        case LSI_MANIFEST_F64:
-            lsi_json_text_double(out, *(const double *)(const void *)at);
-            break;
-        case LSI_MANIFEST_F32:
-            lsi_json_text_float(out, *(const float *)(const void *)at);
-            break;
-        }
+        lsi_text_append(out, "%s\"%s\":", i > 0 ? "," : "", lsi_manifest_fields[i].name);
+        lsi_manifest_append_field(state, &lsi_manifest_fields[i], out);
     }
     lsi_text_append(out, "},\n");
 }

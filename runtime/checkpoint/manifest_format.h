@@ -26,5 +26,7 @@ typedef struct lsi_manifest_field {
 
 enum { LSI_MANIFEST_N_FIELDS = 16 };
 extern const lsi_manifest_field lsi_manifest_fields[LSI_MANIFEST_N_FIELDS];
+/* The field's value as the manifest has it. */
+void lsi_manifest_append_field(const ls_step_state *state, const lsi_manifest_field *field, lsi_text *out);
 
 #endif
