@@ -9,7 +9,7 @@
 
 typedef struct lsi_checkpoint lsi_checkpoint;
 
-/* Reads the manifest and maps the files: their sizes must be right, and the first piece of each, which holds the header,
+/* Reads the manifest and maps the files: their sizes must be right, and the first piece of each, where the header is,
  * must have its hash. `folder` may also be a link ("best"); a folder of checkpoints, or of a run, is refused with the
  * newest step-... inside named. ERR_CHECKPOINT names the path. */
 LS_MUST_USE ls_status lsi_checkpoint_open(const char *folder, lsi_checkpoint **out);

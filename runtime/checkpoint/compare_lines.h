@@ -16,8 +16,8 @@ typedef struct lsi_compare_lines {
 } lsi_compare_lines;
 
 /* Compares the lines of `event` ("step", "eval") that have equal steps, until two differ: that difference is appended
- * to `difference`, "loss 2.5 and 2.625". A line without its end, as a killed run leaves it, is not there. ERR_DATA names
- * file and line. */
+ * to `difference`, "loss 2.5 and 2.625". A line without its end, as a killed run leaves it, is not there.
+ * ERR_DATA names file and line. */
 LS_MUST_USE ls_status lsi_compare_lines_of(const char *event, const char *const path[2], lsi_text *difference,
                                            lsi_compare_lines *out);
 

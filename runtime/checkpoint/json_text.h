@@ -11,7 +11,7 @@
 
 /* Appends "text" with quotes and escapes. ERR_CHECKPOINT when it is no UTF-8: `what` names it. */
 LS_MUST_USE ls_status lsi_json_text_string(lsi_text *out, const char *what, const char *text);
-/* %.17g and %.9g with a point in every locale; "nan", "inf", "-inf" as strings. A NaN keeps neither sign nor payload. */
+/* %.17g and %.9g with a point in every locale; "nan", "inf", "-inf" as strings. A NaN keeps no sign and payload. */
 void lsi_json_text_double(lsi_text *out, double value);
 void lsi_json_text_float(lsi_text *out, float value);
 /* What they wrote, read back. False for anything else. */

@@ -1,17 +1,11 @@
-/* gpt_probe write FOLDER SETTING...
- * gpt_probe logits WEIGHTS TOKENS OUT SETTING...
+/* gpt_probe WEIGHTS TOKENS OUT SETTING...
  *
- * For test_huggingface.py: writes a checkpoint of random weights with its config.json; or reads weights as
- * model.init_from does and writes the logits (f32, [sample, position, vocab]) of rows of tokens (int32). Settings are
- * those of --set. */
-#include "support/checkpoint_case.h"
+ * For test_huggingface.py: reads weights as model.init_from does and writes the logits (f32, [sample, position, vocab])
+ * of rows of tokens (int32). Settings are those of --set. */
 #include "support/graph_case.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "checkpoint/hf_config.h"
 #include "checkpoint/import.h"
 #include "config/config.h"
 #include "models/models.h"
@@ -39,30 +33,6 @@ static lsi_model build(const ls_config *config)
 
     CHECK_OK(lsi_model_build(config, &data, &model));
     return model;
-}
-
-/* ---- writing --------------------------------------------------------------------------------------------------- */
-
-static void write_one(const char *folder, char **settings, int n)
-{
-    lsi_config *config = load(settings, n);
-    const ls_config *values = lsi_config_values(config);
-    checkpoint_case c;
-    lsi_text text = {0};
-
-    checkpoint_case_open_model(&c, build(values), 3);
-    for (int i = 0; i < c.params->n; i++) { /* as wide as trained weights are, so that nothing drowns in zeros */
-        for (int64_t e = 0; e < c.params->param[i].count; e++) {
-            c.flat[0][c.params->param[i].offset + e] *= 0.5f;
-        }
-    }
-    checkpoint_case_write(&c, folder, 1 << 16);
-    CHECK_OK(lsi_hf_config(values, values->model.vocab, &text));
-    checkpoint_case_put(folder, "config.json", text.data, text.length);
-    checkpoint_case_seal(&c, folder, 1 << 16);
-    lsi_text_free(&text);
-    checkpoint_case_close(&c);
-    lsi_config_destroy(&config);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------------------------- */
@@ -104,13 +74,10 @@ static void logits_of(const char *weights, const char *tokens_path, const char *
 
 int main(int argc, char **argv)
 {
-    if (argc >= 3 && strcmp(argv[1], "write") == 0) {
-        write_one(argv[2], argv + 3, argc - 3);
-    } else if (argc >= 5 && strcmp(argv[1], "logits") == 0) {
-        logits_of(argv[2], argv[3], argv[4], argv + 5, argc - 5);
-    } else {
-        fprintf(stderr, "usage: gpt_probe write FOLDER SETTING... | logits WEIGHTS TOKENS OUT SETTING...\n");
+    if (argc < 4) {
+        fprintf(stderr, "usage: gpt_probe WEIGHTS TOKENS OUT SETTING...\n");
         return 2;
     }
+    logits_of(argv[1], argv[2], argv[3], argv + 4, argc - 4);
     return 0;
 }

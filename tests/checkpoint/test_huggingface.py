@@ -23,18 +23,30 @@ PROBE = os.path.join("tests", "bin", "gpt_probe")
 LAYERS, HEADS, WIDTH, CONTEXT, VOCAB, SAMPLES = 2, 3, 48, 20, 70, 3
 
 
-def settings(tied):
-    return [f"model.{key}={value}" for key, value in
-            dict(layers=LAYERS, heads=HEADS, width=WIDTH, context=CONTEXT, vocab=VOCAB, tied=str(tied).lower(),
-                 dropout=0.1).items()]
+def model_keys(tied):
+    return {f"model.{key}": value for key, value in
+            dict(kind="gpt", layers=LAYERS, heads=HEADS, width=WIDTH, context=CONTEXT, vocab=VOCAB,
+                 tied=str(tied).lower(), dropout=0.1).items()}
+
+
+def train(case, tied, name, **more):
+    """Three steps; the folder of the last checkpoint, or None."""
+    config = dict(model_keys(tied), **{"data.kind": "synthetic", "data.samples": 64, "train.steps": 3,
+                                       "train.global_batch": 8, "train.micro_batch": 2, "device.threads": 1,
+                                       "log.level": "warn", "log.dir": case.path(name)}, **more)
+    trainer.write_config(case.path(f"{name}.ini"), config)
+    result = case.run([case.path(f"{name}.ini")])
+    if not case.check(result.returncode == 0, f"{name}: exit {result.returncode}\n{result.stderr}"):
+        return None
+    return case.path(name, "checkpoints", "step-00000003")
 
 
 def their_model(tied):
     """Random weights wide enough that every parameter, biases and norms too, shows in the logits."""
     config = transformers.GPT2Config(n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=CONTEXT, vocab_size=VOCAB,
                                      tie_word_embeddings=tied, bos_token_id=None, eos_token_id=None)
-    model = transformers.GPT2LMHeadModel(config).eval()
     torch.manual_seed(3)
+    model = transformers.GPT2LMHeadModel(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -50,7 +62,8 @@ def our_logits(case, weights, tied):
     rows, out = case.path("tokens"), case.path("logits")
     with open(rows, "wb") as file:
         file.write(struct.pack(f"<{SAMPLES * CONTEXT}i", *tokens().flatten().tolist()))
-    result = case.run(["logits", weights, rows, out] + settings(tied), program=PROBE)
+    settings = [f"{key}={value}" for key, value in model_keys(tied).items()]
+    result = case.run([weights, rows, out] + settings, program=PROBE)
     if result.returncode != 0:
         print(result.stdout + result.stderr)
         return None
@@ -90,19 +103,36 @@ def their_file_loads_here(case, tied):
         compare(case, our_logits(case, path, tied), rounded, f"{dtype}, tied {tied}")
 
 
-def our_checkpoint_loads_there(case, tied):
-    folder = case.path(f"ours-{tied}")
-    result = case.run(["write", folder] + settings(tied), program=PROBE)
-    if not case.check(result.returncode == 0, f"writing: {result.stdout}{result.stderr}"):
-        return
+def load(case, folder, tied, what):
     model, info = transformers.GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
-        case.check(not info[key], f"tied {tied}: {key} {info[key]}")
+        case.check(not info[key], f"{what}: {key} {info[key]}")
+    case.check((model.lm_head.weight is model.transformer.wte.weight) == tied, f"{what}: the head")
+    return model.eval()
+
+
+def our_checkpoint_loads_there(case, tied):
+    """Trained for three steps, from initial weights of ours."""
+    what = f"our checkpoint, tied {tied}"
+    folder = train(case, tied, f"ours-{tied}", **{"optimizer.lr": 0.05})
+    if folder is None:
+        return
+    model = load(case, folder, tied, what)
     config = model.config
     case.check((config.tie_word_embeddings, config.activation_function, config.attn_pdrop) == (tied, "gelu_new", 0.1),
-               f"tied {tied}: {config}")
-    case.check((model.lm_head.weight is model.transformer.wte.weight) == tied, f"tied {tied}: the head")
-    compare(case, our_logits(case, folder, tied), model.eval(), f"our checkpoint, tied {tied}")
+               f"{what}: {config}")
+    compare(case, our_logits(case, folder, tied), model, what)
+
+
+def their_weights_go_round(case, tied):
+    """Into the trainer by model.init_from, through steps that change nothing, into a checkpoint and back: equal bits."""
+    name = f"round-{tied}"
+    folder = train(case, tied, name, **{"model.init_from": case.path(f"theirs-{tied}"), "optimizer.lr": 1e-30})
+    if folder is None:
+        return
+    theirs, back = their_model(tied).state_dict(), load(case, folder, tied, name).state_dict()
+    for key, value in theirs.items():
+        case.check(torch.equal(value, back[key]), f"{name}: {key}")
 
 
 def main():
@@ -110,6 +140,7 @@ def main():
     for tied in (True, False):
         their_file_loads_here(case, tied)
         our_checkpoint_loads_there(case, tied)
+        their_weights_go_round(case, tied)
     case.finish()
 
 

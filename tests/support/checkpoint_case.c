@@ -27,21 +27,14 @@ static void fill(const lsi_param_table *params, uint64_t key, float *flat)
 
 void checkpoint_case_open(checkpoint_case *c, int which, int n_arrays)
 {
-    lsi_model model;
-
-    model_case_build(which, 0.0, &model);
-    checkpoint_case_open_model(c, model, n_arrays);
-}
-
-void checkpoint_case_open_model(checkpoint_case *c, lsi_model model, int n_arrays)
-{
     ls_compile_options options = {.struct_size = sizeof options, .mode = LS_TRAIN, .micro_batch = 1};
     ls_plan *plan;
 
-    *c = (checkpoint_case){.model = model, .n_arrays = n_arrays, .array_name = {"", "exp_avg", "exp_avg_sq"}};
+    *c = (checkpoint_case){.n_arrays = n_arrays, .array_name = {"", "exp_avg", "exp_avg_sq"}};
     if (n_arrays == 2) {
         c->array_name[1] = "momentum";
     }
+    model_case_build(which, 0.0, &c->model);
     options.loss = c->model.loss;
     CHECK_OK(ls_graph_compile(c->model.graph, &options, &plan));
     c->params = lsi_graph_params(c->model.graph);

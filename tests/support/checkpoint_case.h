@@ -20,8 +20,6 @@ typedef struct checkpoint_case {
 
 /* `which` model of model_case.h; arrays as adamw (3) or sgd (2) has them. */
 void checkpoint_case_open(checkpoint_case *c, int which, int n_arrays);
-/* Takes over the model. */
-void checkpoint_case_open_model(checkpoint_case *c, lsi_model model, int n_arrays);
 void checkpoint_case_close(checkpoint_case *c);
 
 /* Writes a checkpoint of step manifest.state.attempted: model, optimizer and a config.json. Pieces have `piece_bytes`
