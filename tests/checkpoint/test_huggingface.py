@@ -125,7 +125,7 @@ def our_checkpoint_loads_there(case, tied):
 
 
 def their_weights_go_round(case, tied):
-    """Into the trainer by model.init_from, through steps that change nothing, into a checkpoint and back: equal bits."""
+    """Into the trainer by model.init_from, through steps that change nothing, into a checkpoint, back: equal bits."""
     name = f"round-{tied}"
     folder = train(case, tied, name, **{"model.init_from": case.path(f"theirs-{tied}"), "optimizer.lr": 1e-30})
     if folder is None:
