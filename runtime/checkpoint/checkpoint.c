@@ -25,20 +25,18 @@ static void append_hint(const char *folder, lsi_text *out)
 {
     static const char *const inside[] = {"", "checkpoints"};
 
-    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0] && out->length == 0; i++) {
         int64_t *steps = NULL;
-        char *dir = NULL, name[32];
+        char *dir = NULL, *newest = NULL;
         int n = 0;
 
-        if (lsi_file_join(folder, inside[i], &dir) == LS_OK && lsi_folder_list(dir, &steps, &n) == LS_OK && n > 0) {
-            lsi_folder_name(steps[0], name);
-            lsi_text_append(out, "; the newest inside is %s%s%s/%s", folder, i > 0 ? "/" : "", inside[i], name);
+        if (lsi_file_join(folder, inside[i], &dir) == LS_OK && lsi_folder_list(dir, &steps, &n) == LS_OK && n > 0 &&
+            lsi_folder_path(dir, steps[0], &newest) == LS_OK) {
+            lsi_text_append(out, "; the newest inside is %s", newest);
         }
+        lsi_memory_free(newest);
         lsi_memory_free(steps);
         lsi_memory_free(dir);
-        if (n > 0) {
-            return;
-        }
     }
 }
 
