@@ -81,31 +81,6 @@ static ls_status read_file(lsi_config *config, const char *path)
     return status;
 }
 
-static ls_status load(lsi_config *config, const char *path, const char *const *sets, int n_sets)
-{
-    if (path != NULL) {
-        LS_TRY(read_file(config, path));
-    }
-    LS_TRY(lsi_sources_environment(config));
-    LS_TRY(lsi_sources_sets(config, sets, n_sets));
-    LS_TRY(lsi_paths_resolve(config, path));
-    return lsi_rules_check(config);
-}
-
-ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets, lsi_config **out)
-{
-    lsi_config *config;
-
-    LS_TRY(create(path != NULL ? path : "configuration", &config));
-    ls_status status = load(config, path, sets, n_sets);
-    if (status != LS_OK) {
-        lsi_config_destroy(&config);
-        return status;
-    }
-    *out = config;
-    return LS_OK;
-}
-
 static ls_status parse(lsi_config *config, const char *text)
 {
     char *copy;
@@ -116,18 +91,56 @@ static ls_status parse(lsi_config *config, const char *text)
     return status;
 }
 
-ls_status lsi_config_parse(const char *text, lsi_config **out)
+/* What comes on top of a file; `path` NULL: there was none. */
+static ls_status complete(lsi_config *config, const char *path, const char *const *sets, int n_sets)
 {
-    lsi_config *config;
+    LS_TRY(lsi_sources_environment(config));
+    LS_TRY(lsi_sources_sets(config, sets, n_sets));
+    LS_TRY(lsi_paths_resolve(config, path));
+    return lsi_rules_check(config);
+}
 
-    LS_TRY(create("configuration", &config));
-    ls_status status = parse(config, text);
+static ls_status finish(ls_status status, lsi_config *config, lsi_config **out)
+{
     if (status != LS_OK) {
         lsi_config_destroy(&config);
         return status;
     }
     *out = config;
     return LS_OK;
+}
+
+ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets, lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create(path != NULL ? path : "configuration", &config));
+    ls_status status = path != NULL ? read_file(config, path) : LS_OK;
+    if (status == LS_OK) {
+        status = complete(config, path, sets, n_sets);
+    }
+    return finish(status, config, out);
+}
+
+ls_status lsi_config_load_printed(const char *name, const char *text, const char *const *sets, int n_sets,
+                                  lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create(name, &config));
+    ls_status status = parse(config, text);
+    if (status == LS_OK) {
+        status = complete(config, NULL, sets, n_sets);
+    }
+    return finish(status, config, out);
+}
+
+ls_status lsi_config_parse(const char *text, lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create("configuration", &config));
+    return finish(parse(config, text), config, out);
 }
 
 const ls_config *lsi_config_values(const lsi_config *config)

@@ -13,6 +13,9 @@ typedef struct lsi_config lsi_config;
  * against its folder, others against the current folder; all end up absolute. Rules over several keys are checked.
  * `path` NULL: no file. */
 LS_MUST_USE ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets, lsi_config **out);
+/* The same, with the text of lsi_config_print, kept in a file `name`, in the place of the file. */
+LS_MUST_USE ls_status lsi_config_load_printed(const char *name, const char *text, const char *const *sets, int n_sets,
+                                              lsi_config **out);
 /* From the text of lsi_config_print, taken as it is: no environment, no path resolution. */
 LS_MUST_USE ls_status lsi_config_parse(const char *text, lsi_config **out);
 void lsi_config_destroy(lsi_config **config);

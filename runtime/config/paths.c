@@ -118,10 +118,16 @@ static ls_status fill_labels(lsi_config *config, lsi_key_id images, lsi_key_id l
     const char *found = strstr(slash != NULL ? slash : path, from);
     lsi_text text = {0};
 
-    if (strcmp(config->values.data.kind, "idx") != 0 || text_of(config, labels)[0] != '\0' || found == NULL) {
+    bool named = config->origin[labels] != NULL && text_of(config, labels)[0] != '\0';
+
+    if (strcmp(config->values.data.kind, "idx") != 0 || named) {
         return LS_OK;
     }
-    lsi_text_append(&text, "%.*s%s%s", (int)(found - path), path, to, found + strlen(from));
+    /* A name that nobody gave was made from images that may have been replaced since: made anew. */
+    lsi_text_append(&text, "%s", "");
+    if (found != NULL) {
+        lsi_text_append(&text, "%.*s%s%s", (int)(found - path), path, to, found + strlen(from));
+    }
     ls_status status = replace(config, labels, &text);
     lsi_text_free(&text);
     return status;

@@ -248,6 +248,43 @@ static void files_of_any_editor_mean_the_same(void **state)
     assert_string_equal(hashes[0], hashes[2]);
 }
 
+/* What a checkpoint keeps: environment and --set come on top, and labels follow images that have moved. */
+static void a_printed_configuration_can_stand_for_the_file(void **state)
+{
+    static const char *const sets[] = {"train.steps=9", "data.val=moved-images-idx3"};
+    lsi_config *first, *second;
+    lsi_text text = {0};
+    char moved[700];
+
+    (void)state;
+    CHECK_OK(load("[train]\nsteps = 5\nseed = 6\n[data]\ntrain = a-images-idx3\nlabels = x\nval = b-images-idx3\n",
+                  NULL, &first));
+    lsi_config_print(first, &text);
+    CHECK_OK(lsi_text_status(&text));
+    setenv("LOCKSTEP_TRAIN_SEED", "3", 1);
+    CHECK_OK(lsi_config_load_printed("/c/manifest.json", text.data, sets, 2, &second));
+    unsetenv("LOCKSTEP_TRAIN_SEED");
+
+    const ls_config *a = lsi_config_values(first), *b = lsi_config_values(second);
+
+    assert_int_equal(b->train.steps, 9);
+    assert_int_equal(b->train.seed, 3);
+    assert_string_equal(b->data.train, a->data.train);
+    assert_string_equal(b->data.labels, a->data.labels);
+    snprintf(moved, sizeof moved, "%s/moved-labels-idx1", here);
+    assert_string_equal(b->data.val_labels, moved);
+    assert_string_equal(b->log.dir, a->log.dir);
+    lsi_config_destroy(&second);
+
+    CHECK_FAILS(lsi_config_load_printed("/c/manifest.json", text.data, (const char *const[]){"train.steps=0"}, 1,
+                                        &second),
+                LS_ERR_CONFIG, "train.steps and train.epochs are both 0");
+    CHECK_FAILS(lsi_config_load_printed("/c/manifest.json", "[train]\nsteps = x\n", NULL, 0, &second), LS_ERR_CONFIG,
+                "/c/manifest.json:2");
+    lsi_config_destroy(&first);
+    lsi_text_free(&text);
+}
+
 static void lanes_are_a_power_of_two_up_to_8(void **state)
 {
     static const int expected[] = {0, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
@@ -301,6 +338,7 @@ int main(void)
         cmocka_unit_test(paths_resolve_where_they_were_written),
         cmocka_unit_test(every_shard_of_a_list_resolves),
         cmocka_unit_test(files_of_any_editor_mean_the_same),
+        cmocka_unit_test(a_printed_configuration_can_stand_for_the_file),
         cmocka_unit_test(lanes_are_a_power_of_two_up_to_8),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
