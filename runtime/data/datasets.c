@@ -54,15 +54,14 @@ static ls_status open_files(const ls_config *config, const char *path, const cha
     return lsi_dataset_tokens(path, config->model.context, n_classes, out);
 }
 
-static ls_status open_train(const ls_config *config, ls_dataset **out)
+static ls_status open_train(const ls_config *config, int64_t n_classes, ls_dataset **out)
 {
     if (kind_is(config, "synthetic")) {
         return lsi_dataset_synthetic(config, out);
     }
     LS_REQUIRE(is_set(config->data.train), LS_ERR_CONFIG, "data.train is not set; data.kind = %s needs it",
                config->data.kind);
-    return name_key("data.train",
-                    open_files(config, config->data.train, config->data.labels, config->model.vocab, out));
+    return name_key("data.train", open_files(config, config->data.train, config->data.labels, n_classes, out));
 }
 
 /* Holds out a part of `whole`, which the two parts then own. */
@@ -77,11 +76,16 @@ static ls_status split(const ls_config *config, ls_dataset *whole, ls_dataset **
     return lsi_slice_split(whole, n_val, kind_is(config, "idx") ? LSI_SLICE_SPREAD : LSI_SLICE_LAST, train, val);
 }
 
+static ls_status open_val_files(const ls_config *config, int64_t n_classes, ls_dataset **out)
+{
+    return name_key("data.val", open_files(config, config->data.val, config->data.val_labels, n_classes, out));
+}
+
 static ls_status open_val(const ls_config *config, const ls_dataset *train, ls_dataset **out)
 {
     ls_dataset *val;
 
-    LS_TRY(name_key("data.val", open_files(config, config->data.val, config->data.val_labels, train->n_classes, &val)));
+    LS_TRY(open_val_files(config, train->n_classes, &val));
     int64_t n = ls_shape_count(&val->input_shape), expected = ls_shape_count(&train->input_shape);
 
     if (n != expected) {
@@ -109,7 +113,7 @@ ls_status lsi_datasets_open(const ls_config *config, ls_dataset **train, ls_data
     ls_dataset *first = NULL, *second = NULL;
     ls_status status;
 
-    LS_TRY(open_train(config, &first));
+    LS_TRY(open_train(config, config->model.vocab, &first));
     if (config->data.val_fraction > 0) {        /* not together with data.val: a rule of the configuration */
         ls_dataset *whole = first;
 
@@ -126,4 +130,25 @@ failed:
     lsi_dataset_close(&second);
     lsi_dataset_close(&first);
     return status;
+}
+
+ls_status lsi_dataset_open_val(const ls_config *config, int64_t n_classes, ls_dataset **out)
+{
+    ls_dataset *whole, *train = NULL;
+
+    if (config->data.val_fraction > 0) {
+        LS_TRY(open_train(config, n_classes, &whole));
+        ls_status status = split(config, whole, &train, out);
+
+        if (status != LS_OK) {
+            lsi_dataset_close(&whole);
+            return status;
+        }
+        lsi_dataset_close(&train);
+        return LS_OK;
+    }
+    LS_REQUIRE(is_set(config->data.val) && !kind_is(config, "synthetic"), LS_ERR_CONFIG,
+               "nothing to evaluate on: neither data.val nor data.val_fraction is set; name a file by --set "
+               "data.val=PATH");
+    return open_val_files(config, n_classes, out);
 }

@@ -8,6 +8,10 @@
 /* Opens what [data] names. `val` is NULL when there is none. The validation set has the training set's n_classes: a
  * larger label or id in it is an error. */
 LS_MUST_USE ls_status lsi_datasets_open(const ls_config *config, ls_dataset **train, ls_dataset **val);
+/* Opens what is held out alone: data.val, for which the training data need not be there, or the part that
+ * data.val_fraction takes of it. A larger label or id than n_classes allows is an error. ERR_CONFIG when there is
+ * none. */
+LS_MUST_USE ls_status lsi_dataset_open_val(const ls_config *config, int64_t n_classes, ls_dataset **out);
 /* Accepts NULL and clears the pointer. */
 void lsi_dataset_close(ls_dataset **dataset);
 

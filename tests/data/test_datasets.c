@@ -276,6 +276,51 @@ static void memory_may_run_out_anywhere(void **state)
     }
 }
 
+/* The same samples as besides the training data, which may be gone where it is not read. */
+static void held_out_data_opens_alone(void **state)
+{
+    ls_config config = make_config("mlp", "idx");
+    ls_dataset *train, *val, *alone;
+    float expected, pixel;
+    int32_t target;
+
+    (void)state;
+    write_idx("images-idx3", "labels-idx1", 100, 7);
+    write_idx("b-images-idx3", "b-labels-idx1", 9, 5);
+    config.data.train = data_file_path("images-idx3");
+    config.data.labels = data_file_path("labels-idx1");
+    config.data.val_fraction = 0.1;
+    CHECK_OK(lsi_datasets_open(&config, &train, &val));
+    CHECK_OK(lsi_dataset_open_val(&config, 7, &alone));
+    assert_int_equal(alone->n_samples, 10);
+    for (int64_t i = 0; i < 10; i++) {
+        CHECK_OK(val->ops->read(val, i, &expected, &target));
+        CHECK_OK(alone->ops->read(alone, i, &pixel, &target));
+        assert_true(pixel == expected);
+    }
+    lsi_dataset_close(&alone);
+    close_both(&train, &val);
+
+    config.data.train = "/nowhere/images-idx3";
+    CHECK_FAILS(lsi_dataset_open_val(&config, 7, &alone), LS_ERR_DATA, "data.train: ");
+    config.data.val_fraction = 0;
+    CHECK_FAILS(lsi_dataset_open_val(&config, 7, &alone), LS_ERR_CONFIG, "--set data.val=PATH");
+    config.data.val = data_file_path("b-images-idx3");
+    config.data.val_labels = data_file_path("b-labels-idx1");
+    CHECK_OK(lsi_dataset_open_val(&config, 7, &alone));
+    assert_int_equal(alone->n_samples, 9);
+    assert_int_equal(alone->n_classes, 7);
+    lsi_dataset_close(&alone);
+    CHECK_FAILS(lsi_dataset_open_val(&config, 4, &alone), LS_ERR_DATA, "label 4");
+    config.data.kind = "synthetic";
+    CHECK_FAILS(lsi_dataset_open_val(&config, 7, &alone), LS_ERR_CONFIG, "data.val_fraction");
+    config.data.val_fraction = 0.1;
+    CHECK_OK(lsi_dataset_open_val(&config, 3, &alone));
+    assert_int_equal(alone->n_samples, 10);
+    lsi_dataset_close(&alone);
+    test_check_no_memory_live();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(held_out_images_do_not_follow_the_seed, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(validation_files_have_the_classes_of_train, data_file_setup,
                                         data_file_teardown),
+        cmocka_unit_test_setup_teardown(held_out_data_opens_alone, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(errors_name_the_keys, data_file_setup, data_file_teardown),
         cmocka_unit_test_setup_teardown(memory_may_run_out_anywhere, data_file_setup, data_file_teardown),
     };
