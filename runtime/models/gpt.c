@@ -119,3 +119,9 @@ ls_status lsi_model_gpt(const ls_config *config, const ls_dataset *data, lsi_mod
     out->loss = ls_softmax_xent(m.graph, "loss", out->logits, targets, vocab);
     return LS_OK;
 }
+
+void lsi_model_gpt_vocab_param(const ls_config *config, char out[LS_NAME_MAX])
+{
+    (void)config;
+    snprintf(out, LS_NAME_MAX, "wte.weight");
+}

@@ -9,13 +9,18 @@
 
 enum { NAME_ROOM = 32 };
 
+static void layer_name(int64_t i, char out[NAME_ROOM])
+{
+    snprintf(out, NAME_ROOM, "fc%" PRId64, i);
+}
+
 /* Weights and biases uniform in +-1/sqrt(fan_in), as PyTorch's Linear. */
 static ls_var dense(ls_graph *graph, int64_t i, ls_var x, int64_t in, int64_t out)
 {
     char name[NAME_ROOM];
     ls_init init = {LS_INIT_UNIFORM, (float)(1.0 / sqrt((double)in))};
 
-    snprintf(name, sizeof name, "fc%" PRId64, i);
+    layer_name(i, name);
     return ls_linear(graph, name, x, out, &(ls_linear_options){.weight = init, .bias = init});
 }
 
@@ -53,4 +58,12 @@ ls_status lsi_model_mlp(const ls_config *config, const ls_dataset *data, lsi_mod
     m.loss = ls_softmax_xent(m.graph, "loss", m.logits, targets, classes);
     *out = m;
     return LS_OK;
+}
+
+void lsi_model_mlp_vocab_param(const ls_config *config, char out[LS_NAME_MAX])
+{
+    char name[NAME_ROOM];
+
+    layer_name(config->model.hidden.n, name);
+    snprintf(out, LS_NAME_MAX, "%s.bias", name);
 }

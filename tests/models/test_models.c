@@ -128,6 +128,28 @@ static void test_refused(void **state)
     test_check_no_memory_live();
 }
 
+static void test_vocab_param(void **state)
+{
+    (void)state;
+    for (int which = 0; which < MODEL_CASES; which++) {
+        ls_config config = which < 3 ? model_case_gpt(which != 2, 0.1) : model_case_mlp("gelu", 0.1);
+        char name[LS_NAME_MAX];
+        lsi_model model;
+
+        model_case_build(which, 0.1, &model);
+        CHECK_OK(lsi_model_vocab_param(&config, name));
+        int index = lsi_param_find(lsi_graph_params(model.graph), name);
+
+        assert_true(index >= 0);
+        assert_int_equal(lsi_graph_params(model.graph)->param[index].shape.dim[0], MODEL_VOCAB);
+        ls_graph_destroy(&model.graph);
+    }
+    ls_config unknown = {.model = {.kind = "cnn"}};
+    char name[LS_NAME_MAX];
+
+    CHECK_FAILS(lsi_model_vocab_param(&unknown, name), LS_ERR_CONFIG, "model.kind = cnn is not in this build");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_mlp_names),
         cmocka_unit_test(test_gpt2_size_and_init),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_vocab_param),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
