@@ -205,7 +205,7 @@ ls_status ls_runtime_open(int *argc, char ***argv, ls_runtime **out)
     if (job->rank == 0) {
         status = lsi_command_parse(*argc, *argv, &command);
         if (status == LS_OK) {
-            status = lsi_config_load(command.config_path, command.sets, command.n_sets, &config);
+            status = lsi_config_load(command.operand[0], command.sets, command.n_sets, &config);
         }
         lsi_command_free(&command);
     }
