@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/compare.h"
 #include "config/command_line.h"
 #include "config/config.h"
 #include "job/stop.h"
@@ -14,6 +15,8 @@
 #include "loop/evaluate_checkpoint.h"
 #include "loop/generate.h"
 #include "loop/run.h"
+
+enum { EXIT_DIFFERENT = 1 };
 
 /* ---- answers: rank 0 prints them ----------------------------------------------------------------------------- */
 
@@ -51,8 +54,11 @@ static ls_status generate(const lsi_command *command, const lsi_affinity *affini
     return lsi_generate(&options);
 }
 
-static ls_status compose(const lsi_command *command, lsi_text *text)
+/* *code is what the process ends with unless this fails. */
+static ls_status compose(const lsi_command *command, lsi_text *text, int *code)
 {
+    bool equal;
+
     switch (command->kind) {
     case LSI_COMMAND_HELP:
         lsi_command_help("trainer", text);
@@ -67,15 +73,19 @@ static ls_status compose(const lsi_command *command, lsi_text *text)
         return print_config(command, text);
     case LSI_COMMAND_HASH:
         return print_hash(command, text);
+    case LSI_COMMAND_VERIFY_RUNS:
+        LS_TRY(lsi_compare_runs(command->operand[0], command->operand[1], text, &equal));
+        *code = equal ? 0 : EXIT_DIFFERENT;
+        return LS_OK;
     default:
         return LS_FAIL(LS_ERR_INTERNAL, "command %d is not answered with a text", (int)command->kind);
     }
 }
 
-static ls_status answer(const lsi_command *command)
+static ls_status answer(const lsi_command *command, int *code)
 {
     lsi_text text = {0};
-    ls_status status = compose(command, &text);
+    ls_status status = compose(command, &text, code);
 
     if (status == LS_OK) {
         status = lsi_text_status(&text);
@@ -87,23 +97,27 @@ static ls_status answer(const lsi_command *command)
     return status;
 }
 
-/* Collective; closes the job. */
+/* Collective; closes the job. All ranks end with the same code. */
 static int answer_and_close(lsi_job *job, const lsi_command *command)
 {
     lsi_affinity affinity;
     ls_status status = LS_OK;
+    int code = 0;
 
     if (command->kind == LSI_COMMAND_GENERATE) {
         status = lsi_affinity_decide(job, 0, &affinity);
     }
     if (status == LS_OK) {
         if (job->rank == 0) {
-            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity) : answer(command);
+            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity) : answer(command, &code);
         }
         status = lsi_job_agree(job, status);
     }
+    if (status == LS_OK) {
+        status = lsi_job_broadcast(job, &code, sizeof code, 0);
+    }
     lsi_job_close(&job);
-    return ls_status_exit_code(status);
+    return status == LS_OK ? code : ls_status_exit_code(status);
 }
 
 /* ---- runs: all ranks work ------------------------------------------------------------------------------------ */

@@ -40,6 +40,7 @@ static void append_exit_codes(lsi_text *out)
 #define LS_STATUS(name, exit_code, text) {exit_code, text},
 #include <lockstep/status.def>
 #undef LS_STATUS
+        {1, "--verify-runs: they differ"},
     };
     size_t line = out->length;
 

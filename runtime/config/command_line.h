@@ -21,6 +21,8 @@
     ROW(EVAL, "--eval", 1, 1, "CHECKPOINT", true,                                                                      \
         "validation loss of its weights, as its own configuration says; --set changes that")                           \
     ROW(HASH, "--hash", 1, 1, "CHECKPOINT", false, "weights hash of a checkpoint, or of a safetensors file")           \
+    ROW(VERIFY_RUNS, "--verify-runs", 2, 2, "A B", false,                                                              \
+        "first step and parameter where two runs or checkpoints differ; ends with 1 if they do")                       \
     ROW(GENERATE, "--generate", 1, 1, "CHECKPOINT", true,                                                              \
         "continues a prompt (gpt): bytes for text, ids for tokens; one process")                                       \
     ROW(VERSION, "--version", 0, 1, "", true, "version, commit, compiler")

@@ -54,6 +54,7 @@ static void right_lines_are_understood(void **state)
         {"--eval folder --set data.val=x", LSI_COMMAND_EVAL, "folder", NULL, 1},
         {"folder --eval", LSI_COMMAND_EVAL, "folder", NULL, 0},
         {"--hash w.safetensors", LSI_COMMAND_HASH, "w.safetensors", NULL, 0},
+        {"--verify-runs a b", LSI_COMMAND_VERIFY_RUNS, "a", "b", 0},
         {"a=b/train.seed=3 --hash", LSI_COMMAND_HASH, "a=b/train.seed=3", NULL, 0},
         {"--generate c --prompt x", LSI_COMMAND_GENERATE, "c", NULL, 0},
     };
@@ -119,6 +120,8 @@ static void wrong_lines_are_refused(void **state)
         {"--eval c data.val=/x/y.txt", "write --set data.val=/x/y.txt"},
         {"--eval", "--eval needs CHECKPOINT"},
         {"--eval a b", "--eval takes CHECKPOINT, but is given 'a' and 'b'"},
+        {"--verify-runs a", "--verify-runs needs A B behind it, one is missing"},
+        {"--verify-runs a b c", "more names"},
         {"--version a b", "--version takes no names"},
         {"--hash c --set train.seed=3", "--set does not go with --hash"},
         {"--eval c --hash", "'--eval' and '--hash' together"},
@@ -169,7 +172,7 @@ static void help_has_all_of_it(void **state)
 #define LS_STATUS(name, exit_code, text) #exit_code, text,
 #include <lockstep/status.def>
 #undef LS_STATUS
-        "9 checkpoint error", "75 stopped on request", "128+n",
+        "9 checkpoint error", "75 stopped on request", "128+n", "1 --verify-runs",
     };
     lsi_text text = {0};
 
