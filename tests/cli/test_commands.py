@@ -238,8 +238,7 @@ def refused_prompts(case, text_folder, mlp_folder):
     refuses(case, "not for --eval", ["--eval", text_folder, "--prompt", "x"], USAGE, ["--prompt goes with --generate"])
     with open("/dev/full", "w") as full:
         result = subprocess.run(case.command(["--generate", text_folder, "--prompt", "x"]), stdout=full, text=True,
-                                stderr=subprocess.PIPE, timeout=60 * case.slow,
-                                env={**trainer.MPI_ENVIRONMENT, **os.environ})
+                                stderr=subprocess.PIPE, timeout=60 * case.slow, env=case.environment)
         case.check(result.returncode == OUTPUT and "No space left" in result.stderr, f"full output: {result}")
 
 

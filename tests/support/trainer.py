@@ -27,6 +27,8 @@ class Case:
         for line in open(os.path.join(self.build, "CMakeCache.txt")):
             if line.startswith("LOCKSTEP_SANITIZE:"):
                 self.sanitizer = line.strip().split("=", 1)[1]
+        # Open MPI keeps a folder for every program started without mpirun under one name: two at once may collide.
+        self.environment = {**MPI_ENVIRONMENT, "OMPI_MCA_orte_tmpdir_base": self.folder, **os.environ}
         # The time limits of ctest grow by the same factor.
         self.slow = 8 if self.sanitizer else 1
 
@@ -57,7 +59,7 @@ class Case:
 
     def run(self, arguments, np=0, program="trainer", env=None, cwd=None, timeout=300):
         """Runs a program (under mpirun when np is given); returns the finished process with text output."""
-        environment = {**MPI_ENVIRONMENT, **os.environ, **(env or {})}
+        environment = {**self.environment, **(env or {})}
         return subprocess.run(self.command(arguments, np, program), capture_output=True, text=True, errors="replace",
                               env=environment, cwd=cwd or self.folder, timeout=timeout * self.slow)
 
