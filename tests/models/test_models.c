@@ -131,7 +131,7 @@ static void test_refused(void **state)
 static void test_vocab_param(void **state)
 {
     (void)state;
-    for (int which = 0; which < MODEL_CASES; which++) {
+    for (int which = 0; which < MODEL_BUILT_IN; which++) {
         ls_config config = which < 3 ? model_case_gpt(which != 2, 0.1) : model_case_mlp("gelu", 0.1);
         char name[LS_NAME_MAX];
         lsi_model model;

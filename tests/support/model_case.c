@@ -4,7 +4,7 @@
 
 #include <lockstep/layers.h>
 
-enum { TWO_TOWER = 6 };
+enum { TWO_TOWER = MODEL_BUILT_IN };
 
 ls_config model_case_gpt(bool tied, double dropout)
 {

@@ -6,7 +6,7 @@
 
 #include "models/models.h"
 
-enum { MODEL_CONTEXT = 6, MODEL_VOCAB = 11, MODEL_CASES = 7 };
+enum { MODEL_CONTEXT = 6, MODEL_VOCAB = 11, MODEL_BUILT_IN = 6, MODEL_CASES = 7 };
 
 ls_config model_case_gpt(bool tied, double dropout);
 ls_config model_case_mlp(const char *activation, double dropout);
