@@ -324,8 +324,22 @@ static ls_status train(run *r)
     return say_end(r, lsi_clock_seconds() - start);
 }
 
+/* What a run would use, said by rank 0. Collective. */
+static ls_status describe(ls_runtime *rt, const ls_run_parts *p)
+{
+    lsi_trainer_options options = {.evaluates = p->val != NULL, .snapshots = rt->config->checkpoint.save};
+    lsi_sizes sizes;
+
+    LS_TRY(lsi_runtime_agree(rt, lsi_trainer_sizes(rt, p->graph, p->loss, p->train, &options, &sizes)));
+    return lsi_report_dry_run(rt, lsi_graph_params(p->graph), p->train, p->val, &sizes);
+}
+
 ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
 {
+    if (runtime->dry_run) {
+        return describe(runtime, parts);
+    }
+
     run r = {.rt = runtime, .parts = *parts, .place = {.lock = -1}};
     ls_status status = open_run(&r);
 
@@ -355,8 +369,11 @@ typedef struct inputs {
 /* Collective, agreed. */
 static ls_status open_inputs(ls_runtime *rt, inputs *in)
 {
-    ls_status status = lsi_datasets_open(rt->config, &in->train, &in->val);
+    ls_status status = lsi_config_check_inputs(rt->loaded);
 
+    if (status == LS_OK) {
+        status = lsi_datasets_open(rt->config, &in->train, &in->val);
+    }
     if (status == LS_OK) {
         status = lsi_model_build(rt->config, in->train, &in->model);
     }
@@ -393,19 +410,6 @@ ls_status ls_run(ls_runtime *runtime)
 
 ls_status lsi_run_dry(ls_runtime *runtime)
 {
-    inputs in = {0};
-    lsi_sizes sizes;
-    ls_status status = open_inputs(runtime, &in);
-
-    if (status == LS_OK) {
-        lsi_trainer_options options = {.evaluates = in.val != NULL, .snapshots = runtime->config->checkpoint.save};
-
-        status = lsi_runtime_agree(
-            runtime, lsi_trainer_sizes(runtime, in.model.graph, in.model.loss, in.train, &options, &sizes));
-    }
-    if (status == LS_OK) {
-        status = lsi_report_dry_run(runtime, lsi_graph_params(in.model.graph), in.train, in.val, &sizes);
-    }
-    close_inputs(&in);
-    return status;
+    runtime->dry_run = true;
+    return ls_run(runtime);
 }
