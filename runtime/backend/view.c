@@ -7,7 +7,7 @@
 void ls_view_load(const ls_view *view, int64_t first, int64_t count, float *out)
 {
     if (count == 0) {
-        return;         /* a view that is not given has no memory */
+        return; /* a view that is not given has no memory */
     }
     const uint16_t *half = (const uint16_t *)view->data + first;
 

@@ -96,8 +96,8 @@ void lsi_command_help_program(const char *program, const char *about, bool confi
 {
     const char *config = config_optional ? "[CONFIG]" : "CONFIG";
 
-    lsi_text_append(out, "usage: %s %s [--set section.key=value]...\n       mpirun -np 4 %s %s ...\n\n", program, config,
-                    program, config);
+    lsi_text_append(out, "usage: %s %s [--set section.key=value]...\n       mpirun -np 4 %s %s ...\n\n", program,
+                    config, program, config);
     lsi_text_append(out, "%s%s", about != NULL ? about : "", about != NULL ? "\n\n" : "");
     lsi_text_append(out,
                     "A value comes from its default, %sthe file CONFIG, the environment variable\n"
