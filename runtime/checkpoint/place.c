@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,33 +16,25 @@
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 
-static const char partial_suffix[] = ".partial", best_link[] = "best";
+static const char partial_suffix[] = ".partial", best_link[] = "best", best_partial[] = "best.partial";
+static const char probe_prefix[] = ".probe-";
 
 /* ---- removing ------------------------------------------------------------------------------------------------ */
 
-/* A folder of plain files, as checkpoints are. What is not there is removed. */
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)at;
+    return (kind == FTW_DP ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT;
+}
+
+/* With whatever somebody has put into it. What is not there is removed. */
 static ls_status remove_folder(const char *path)
 {
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    int error = 0;
+    enum { DESCRIPTORS = 8 };
 
-    if (dir == NULL && errno == ENOENT) {
-        return LS_OK;
-    }
-    LS_REQUIRE(dir != NULL, LS_ERR_CHECKPOINT, "%s: cannot remove: %s", path, strerror(errno));
-    while (error == 0 && (entry = readdir(dir)) != NULL) {
-        bool itself = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-
-        if (!itself && unlinkat(dirfd(dir), entry->d_name, 0) != 0 && errno != ENOENT) {
-            error = errno;
-        }
-    }
-    closedir(dir);
-    if (error == 0 && rmdir(path) != 0 && errno != ENOENT) {
-        error = errno;
-    }
-    LS_REQUIRE(error == 0, LS_ERR_CHECKPOINT, "%s: cannot remove: %s", path, strerror(error));
+    LS_REQUIRE(nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0 || errno == ENOENT,
+               LS_ERR_CHECKPOINT, "%s: cannot remove: %s", path, strerror(errno));
     return LS_OK;
 }
 
@@ -80,7 +73,8 @@ static int64_t partial_step(const char *name)
     return lsi_folder_step(step);
 }
 
-static ls_status remove_partials(const char *dir)
+/* What a crash left half done. */
+static ls_status remove_leftovers(const char *dir)
 {
     DIR *listing = opendir(dir);
     struct dirent *entry;
@@ -88,10 +82,13 @@ static ls_status remove_partials(const char *dir)
 
     LS_REQUIRE(listing != NULL, LS_ERR_CHECKPOINT, "%s: cannot read the folder: %s", dir, strerror(errno));
     while (status == LS_OK && (entry = readdir(listing)) != NULL) {
-        int64_t step = partial_step(entry->d_name);
+        const char *name = entry->d_name;
+        int64_t step = partial_step(name);
 
         if (step >= 0) {
             status = lsi_place_remove_partial(dir, step);
+        } else if (strncmp(name, probe_prefix, sizeof probe_prefix - 1) == 0 || strcmp(name, best_partial) == 0) {
+            unlinkat(dirfd(listing), name, 0);
         }
     }
     closedir(listing);
@@ -129,7 +126,7 @@ static ls_status prepare(lsi_checkpoint_place *place, bool makes)
         LS_TRY(make(place));
     }
     LS_TRY(lock(place));
-    return place->lock >= 0 && makes ? remove_partials(place->dir) : LS_OK;
+    return place->lock >= 0 && makes ? remove_leftovers(place->dir) : LS_OK;
 }
 
 /* A file of rank 0's that the others look for: same path, maybe another disk. */
@@ -148,7 +145,8 @@ static ls_status probe_shared(ls_runtime *rt, const char *dir, bool *out)
     if (rt->job->rank == 0) {
         uint64_t nonce[3] = {(uint64_t)getpid(), (uint64_t)lsi_hash_text(rt->job->host), (uint64_t)(uintptr_t)&mine};
 
-        snprintf(mine.name, sizeof mine.name, ".probe-%016" PRIx64, lsi_hash64(nonce, sizeof nonce));
+        snprintf(mine.name, sizeof mine.name, "%s%016" PRIx64, probe_prefix,
+                 lsi_hash64(nonce, sizeof nonce));
     }
     LS_TRY(lsi_job_broadcast(rt->job, mine.name, sizeof mine.name, 0));
     lsi_text_append(&path, "%s/%s", dir, mine.name);
@@ -211,11 +209,27 @@ void lsi_place_close(lsi_checkpoint_place *place)
 
 /* ---- moving and naming --------------------------------------------------------------------------------------- */
 
+/* Whether previous-<n> can lie beside the folder: on the same disk, where the user may write. */
+static bool can_move_beside(const char *dir)
+{
+    struct stat here, above;
+    char *parent;
+
+    if (lsi_file_folder(dir, &parent) != LS_OK) {
+        return true;
+    }
+    bool can = stat(dir, &here) != 0 || stat(parent, &above) != 0 ||
+               (here.st_dev == above.st_dev && access(parent, W_OK) == 0);
+    lsi_memory_free(parent);
+    return can;
+}
+
 ls_status lsi_place_move_aside(lsi_checkpoint_place *place, lsi_previous *previous, int64_t after)
 {
     int64_t *steps;
     int n;
     ls_status status = LS_OK;
+    bool beside = can_move_beside(place->dir);
 
     LS_TRY(lsi_folder_list(place->dir, &steps, &n));
     for (int i = 0; status == LS_OK && i < n; i++) {
@@ -226,7 +240,7 @@ ls_status lsi_place_move_aside(lsi_checkpoint_place *place, lsi_previous *previo
         }
         status = lsi_folder_path(place->dir, steps[i], &path);
         if (status == LS_OK) {
-            status = lsi_previous_move_from(previous, place->dir, path);
+            status = beside ? lsi_previous_move_from(previous, place->dir, path) : lsi_previous_move(previous, path);
         }
         lsi_memory_free(path);
     }
@@ -251,6 +265,20 @@ done:
     lsi_memory_free(partial);
     lsi_memory_free(path);
     return status;
+}
+
+/* What is no folder of that name, but a file or a link of somebody's, is no checkpoint. */
+static bool is_checkpoint(const char *dir, int64_t step)
+{
+    struct stat info;
+    char *path;
+
+    if (lsi_folder_path(dir, step, &path) != LS_OK) {
+        return false;
+    }
+    bool is = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    lsi_memory_free(path);
+    return is;
 }
 
 /* First out of its name, so that what a crash leaves is no torn checkpoint. */
@@ -281,7 +309,7 @@ ls_status lsi_place_retain(const char *dir, int64_t newest, int64_t keep, int64_
 
     LS_TRY(lsi_folder_list(dir, &steps, &n));
     for (int i = 0; status == LS_OK && i < n && keep > 0; i++) {
-        if (steps[i] <= newest && steps[i] != best_step && kept++ >= keep) {
+        if (steps[i] <= newest && steps[i] != best_step && is_checkpoint(dir, steps[i]) && kept++ >= keep) {
             status = remove_checkpoint(dir, steps[i]);
         }
     }
@@ -289,30 +317,42 @@ ls_status lsi_place_retain(const char *dir, int64_t newest, int64_t keep, int64_
     return status;
 }
 
+static ls_status link_best(const char *dir, const char *name, const char *link)
+{
+    lsi_text beside = {0};
+    char now[32] = {0};
+
+    if (readlink(link, now, sizeof now - 1) > 0 && strcmp(now, name) == 0) {
+        return LS_OK;
+    }
+    lsi_text_append(&beside, "%s/%s", dir, best_partial);
+    ls_status status = lsi_text_status(&beside);
+    if (status == LS_OK) {
+        unlink(beside.data);
+    }
+    if (status == LS_OK && (symlink(name, beside.data) != 0 || rename(beside.data, link) != 0)) {
+        status = LS_FAIL(LS_ERR_CHECKPOINT, "%s: cannot make the link: %s", link, strerror(errno));
+    }
+    lsi_text_free(&beside);
+    return status;
+}
+
 ls_status lsi_place_link_best(const char *dir, int64_t step)
 {
     char name[32];
-    lsi_text link = {0}, beside = {0};
+    lsi_text link = {0};
     struct stat info;
 
     lsi_folder_name(step, name);
     lsi_text_append(&link, "%s/%s", dir, best_link);
-    lsi_text_append(&beside, "%s/%s%s", dir, best_link, partial_suffix);
     ls_status status = lsi_text_status(&link);
-    if (status == LS_OK) {
-        status = lsi_text_status(&beside);
-    }
     /* Something else of that name is not ours to replace. */
     bool ours = status == LS_OK && (lstat(link.data, &info) != 0 || S_ISLNK(info.st_mode));
-    if (ours && step == 0) {
-        unlink(link.data);
+    if (ours && is_checkpoint(dir, step)) {
+        status = link_best(dir, name, link.data);
     } else if (ours) {
-        unlink(beside.data);
-        if (symlink(name, beside.data) != 0 || rename(beside.data, link.data) != 0) {
-            status = LS_FAIL(LS_ERR_CHECKPOINT, "%s: cannot make the link: %s", link.data, strerror(errno));
-        }
+        unlink(link.data);
     }
-    lsi_text_free(&beside);
     lsi_text_free(&link);
     return status;
 }
