@@ -103,8 +103,7 @@ static ls_status lock(lsi_checkpoint_place *place)
     LS_REQUIRE(place->lock >= 0 || errno == ENOENT, LS_ERR_CHECKPOINT, "%s: cannot open the folder: %s", place->dir,
                strerror(errno));
     /* Where the file system knows no locks, there is none. */
-    LS_REQUIRE(place->lock < 0 || flock(place->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
-               LS_ERR_CHECKPOINT,
+    LS_REQUIRE(place->lock < 0 || flock(place->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, LS_ERR_CHECKPOINT,
                "%s: another run keeps its checkpoints there; wait for its end, or set another checkpoint.dir",
                place->dir);
     return LS_OK;
@@ -145,8 +144,7 @@ static ls_status probe_shared(ls_runtime *rt, const char *dir, bool *out)
     if (rt->job->rank == 0) {
         uint64_t nonce[3] = {(uint64_t)getpid(), (uint64_t)lsi_hash_text(rt->job->host), (uint64_t)(uintptr_t)&mine};
 
-        snprintf(mine.name, sizeof mine.name, "%s%016" PRIx64, probe_prefix,
-                 lsi_hash64(nonce, sizeof nonce));
+        snprintf(mine.name, sizeof mine.name, "%s%016" PRIx64, probe_prefix, lsi_hash64(nonce, sizeof nonce));
     }
     LS_TRY(lsi_job_broadcast(rt->job, mine.name, sizeof mine.name, 0));
     lsi_text_append(&path, "%s/%s", dir, mine.name);

@@ -24,9 +24,14 @@
 
 typedef enum phase {
     IDLE,
-    WRITING,        /* every rank's thread writes its pieces */
-    PUBLISHING      /* rank 0's thread writes the manifest, renames, removes old ones */
+    WRITING,   /* every rank's thread writes its pieces */
+    PUBLISHING /* rank 0's thread writes the manifest, renames, removes old ones */
 } phase;
+
+typedef struct best {
+    int64_t step; /* 0: none */
+    double loss;
+} best;
 
 struct lsi_saver {
     lsi_saver_options options;
@@ -34,19 +39,20 @@ struct lsi_saver {
     ls_runtime *rt;
     const char *dir;
     lsi_layout layout;
-    float *whole[LSI_STATE_MAX_ARRAYS];         /* rank 0, where it writes alone: its copy of everything */
+    float *whole[LSI_STATE_MAX_ARRAYS]; /* rank 0, where it writes alone: its copy of everything */
     lsi_pieces pieces;
     lsi_writer *writer;
     lsi_text config, hf_config;
 
     phase phase;
-    int64_t saved_step;         /* of the newest checkpoint that is there, or was resumed from */
-    int64_t best_step;
-    double best_loss;
+    int64_t saved_step; /* of the newest checkpoint that is there, or was resumed from */
+    best best;          /* the lowest validation loss so far */
+    best best_there;    /* the lowest one that has a checkpoint, which a failed save falls back to */
 
     /* Of the one under way. */
-    int64_t step, best_of_save;
-    char *partial, *path;       /* its folder before and after the rename */
+    int64_t step;
+    best best_of_save;
+    char *partial, *path; /* its folder before and after the rename */
     ls_step_state state;
     lsi_saver_point point;
     double began, stalled;
@@ -128,8 +134,9 @@ ls_status lsi_saver_open(const lsi_saver_options *options, lsi_saver **out)
     s->rt = rt;
     s->dir = options->place->dir;
     s->saved_step = options->from->found && options->from->in_place ? options->from->step : 0;
-    s->best_step = options->from->in_place ? options->from->best_step : 0;
-    s->best_loss = options->from->best_loss;
+    if (options->from->in_place) {
+        s->best = s->best_there = (best){options->from->best_step, options->from->best_loss};
+    }
     ls_status status = lsi_runtime_agree(rt, prepare(s));
     if (status != LS_OK) {
         lsi_saver_close(&s);
@@ -188,13 +195,12 @@ bool lsi_saver_is_due(const lsi_saver *saver, int64_t step)
 
 bool lsi_saver_is_best(lsi_saver *saver, int64_t step, double loss)
 {
-    bool lower = saver->best_step == 0 || loss < saver->best_loss;
+    bool lower = saver->best.step == 0 || loss < saver->best.loss;
 
     if (strcmp(saver->rt->config->checkpoint.best, "loss") != 0 || !lower) {
         return false;
     }
-    saver->best_step = step;
-    saver->best_loss = loss;
+    saver->best = (best){step, loss};
     return true;
 }
 
@@ -245,10 +251,10 @@ static ls_status publish(void *argument)
     LS_TRY(write_text(s, "manifest.json", &s->manifest));
     LS_TRY(lsi_place_publish(s->dir, s->step));
     /* It is there; what follows may fail without harm. */
-    if (s->best_of_save == s->step && lsi_place_link_best(s->dir, s->step) != LS_OK) {
+    if (s->best_of_save.step > 0 && lsi_place_link_best(s->dir, s->best_of_save.step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
-    if (lsi_place_retain(s->dir, s->step, s->rt->config->checkpoint.keep, s->best_of_save) != LS_OK) {
+    if (lsi_place_retain(s->dir, s->step, s->rt->config->checkpoint.keep, s->best_of_save.step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
     return LS_OK;
@@ -273,6 +279,17 @@ static ls_status gather_outcomes(lsi_saver *s, ls_status mine, outcome **out)
     return lsi_job_all_gather(s->rt->job, &here, sizeof here, *out);
 }
 
+/* The end of the run: what is there to go on from? */
+static ls_status fail_for_good(const lsi_saver *s, const outcome *failed)
+{
+    if (s->saved_step > 0) {
+        return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; the newest that is there is of step %lld",
+                       (long long)s->step, failed->message, (long long)s->saved_step);
+    }
+    return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; none of this run is there", (long long)s->step,
+                   failed->message);
+}
+
 /* Everyone knows of the failure of `rank`. */
 static ls_status give_up(lsi_saver *s, const outcome *failed, int rank, bool must)
 {
@@ -283,11 +300,11 @@ static ls_status give_up(lsi_saver *s, const outcome *failed, int rank, bool mus
         lsi_log_warn("%s", ls_failure_message());
     }
     forget(s);
+    if (s->best.step == step) {
+        s->best = s->best_there;
+    }
     if (must || strcmp(s->rt->config->checkpoint.on_error, "stop") == 0) {
-        return lsi_runtime_agree(
-            s->rt, s->rt->job->rank == rank
-                       ? LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s", (long long)step, failed->message)
-                       : LS_OK);
+        return lsi_runtime_agree(s->rt, s->rt->job->rank == rank ? fail_for_good(s, failed) : LS_OK);
     }
     if (leads) {
         lsi_log_warn("no checkpoint of step %lld: %s (rank %d); training goes on", (long long)step, failed->message,
@@ -302,8 +319,8 @@ static void fill_manifest(lsi_saver *s, lsi_manifest *m)
         .state = s->state,
         .samples = s->state.attempted * s->rt->config->train.global_batch,
         .evaluated = s->point.evaluated,
-        .best_step = s->best_of_save,
-        .best_loss = s->best_loss,
+        .best_step = s->best_of_save.step,
+        .best_loss = s->best_of_save.loss,
         .metrics_bytes = s->point.metrics_bytes,
         .config = s->config.data,
         .data = (char *)(uintptr_t)(s->trainer->data->content != NULL ? s->trainer->data->content : ""),
@@ -345,7 +362,7 @@ static ls_status list_files(lsi_saver *s, const lsi_piece *piece, int n, lsi_man
         *pieces = (lsi_manifest_piece){.bytes = (int64_t)s->hf_config.length};
         lsi_hash128(s->hf_config.data, s->hf_config.length, pieces->hash);
         file[(*n_files)++] = (lsi_manifest_file){
-            .name = (char *)(uintptr_t)"config.json", .bytes = pieces->bytes, .n_pieces = 1, .piece = pieces};
+            .name = (char *)(uintptr_t) "config.json", .bytes = pieces->bytes, .n_pieces = 1, .piece = pieces};
     }
     return LS_OK;
 }
@@ -387,8 +404,8 @@ static ls_status begin_to_publish(lsi_saver *s, const outcome *outcomes)
         most = outcomes[r].n_pieces > most ? outcomes[r].n_pieces : most;
     }
     size_t bytes = (size_t)most * sizeof *gathered;
-    LS_TRY(lsi_runtime_agree(s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks",
-                                                     (void **)&gathered)));
+    LS_TRY(lsi_runtime_agree(
+        s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks", (void **)&gathered)));
     lsi_piece *mine = gathered + (size_t)most * (size_t)s->rt->job->world;
     memcpy(mine, s->pieces.piece, (size_t)s->pieces.n * sizeof *mine);
     ls_status status = lsi_job_all_gather(s->rt->job, mine, bytes, gathered);
@@ -417,6 +434,7 @@ static ls_status complete(lsi_saver *s)
     ls_status status = LS_OK;
 
     s->saved_step = s->step;
+    s->best_there = s->best_of_save;
     if (s->rt->job->rank == 0 && s->options.on_saved != NULL) {
         status = s->options.on_saved(s->options.argument, &saved);
     }
@@ -493,7 +511,7 @@ static ls_status collect(lsi_saver *s)
 static ls_status begin(lsi_saver *s, const lsi_saver_point *point)
 {
     s->step = s->trainer->n_done;
-    s->best_of_save = s->best_step;
+    s->best_of_save = s->best;
     s->state = s->trainer->last.state;
     s->point = *point;
     LS_TRY(lsi_place_partial(s->dir, s->step, &s->partial));
@@ -509,7 +527,7 @@ ls_status lsi_saver_save(lsi_saver *saver, const lsi_saver_point *point)
         (s->phase != IDLE && s->trainer->n_done == s->step)) {
         return LS_OK;
     }
-    while (s->phase != IDLE) {      /* at most one is under way */
+    while (s->phase != IDLE) { /* at most one is under way */
         LS_TRY(advance(s, false));
     }
     s->began = now;
