@@ -55,7 +55,7 @@ static ls_status read_to_end(int fd, const char *path, size_t expected, size_t l
             LS_TRY(lsi_memory_resize(block, room, path));
         }
     }
-    ((char *)*block)[used] = '\0'; /* used < room */
+    ((char *)*block)[used] = '\0';      /* used < room */
     *size = used;
     return LS_OK;
 }
@@ -71,8 +71,9 @@ ls_status lsi_file_read(const char *path, size_t limit, ls_status why, char **ou
     }
     LS_TRY(open_for_reading(path, why, &fd, &info));
     size_t expected = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
-    ls_status status = expected <= limit ? read_to_end(fd, path, expected, limit, why, &block, size)
-                                         : LS_FAIL(why, "%s: is larger than %zu bytes", path, limit);
+    ls_status status = expected <= limit
+                           ? read_to_end(fd, path, expected, limit, why, &block, size)
+                           : LS_FAIL(why, "%s: is larger than %zu bytes", path, limit);
     close(fd);
     if (status != LS_OK) {
         lsi_memory_free(block);
@@ -189,7 +190,7 @@ ls_status lsi_file_replace(const char *path, const void *data, size_t size)
     lsi_text beside = {0};
 
     LS_TRY(check_replaceable(path));
-    char *real = realpath(path, NULL); /* NULL where there is nothing yet */
+    char *real = realpath(path, NULL);      /* NULL where there is nothing yet */
     const char *target = real != NULL ? real : path;
     lsi_text_append(&beside, "%s.tmp-%ld", target, (long)getpid());
     ls_status status = lsi_text_status(&beside);

@@ -103,7 +103,8 @@ static ls_status lock(lsi_checkpoint_place *place)
     LS_REQUIRE(place->lock >= 0 || errno == ENOENT, LS_ERR_CHECKPOINT, "%s: cannot open the folder: %s", place->dir,
                strerror(errno));
     /* Where the file system knows no locks, there is none. */
-    LS_REQUIRE(place->lock < 0 || flock(place->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, LS_ERR_CHECKPOINT,
+    LS_REQUIRE(place->lock < 0 || flock(place->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+               LS_ERR_CHECKPOINT,
                "%s: another run keeps its checkpoints there; wait for its end, or set another checkpoint.dir",
                place->dir);
     return LS_OK;

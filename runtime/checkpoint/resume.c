@@ -18,18 +18,18 @@
 typedef struct search {
     ls_trainer *trainer;
     ls_runtime *rt;
-    const char *dir;            /* checkpoint.dir */
-    lsi_checkpoint *checkpoint; /* NULL where this rank does not see it */
+    const char *dir;                /* checkpoint.dir */
+    lsi_checkpoint *checkpoint;     /* NULL where this rank does not see it */
     char *path;
-    int64_t expected; /* step that its name says; -1: any name will do */
-    bool everywhere;  /* every rank sees it */
+    int64_t expected;               /* step that its name says; -1: any name will do */
+    bool everywhere;                /* every rank sees it */
 } search;
 
 /* ---- trying one ---------------------------------------------------------------------------------------------- */
 
 typedef struct sight {
-    int status;        /* of opening, then of verifying */
-    uint64_t identity; /* equal where ranks see the same checkpoint */
+    int status;                     /* of opening, then of verifying */
+    uint64_t identity;              /* equal where ranks see the same checkpoint */
     char message[LSI_FAILURE_MAX];
 } sight;
 
@@ -91,8 +91,7 @@ static ls_status try_path(search *s)
     mine = (sight){.status = opened ? (int)LS_OK : all[0].status};
     memcpy(mine.message, all[0].message, sizeof mine.message);
     if (opened && s->checkpoint != NULL) {
-        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1),
-             &mine);
+        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1), &mine);
     }
     if (status == LS_OK) {
         status = lsi_job_all_gather(job, &mine, sizeof mine, all);
@@ -119,8 +118,7 @@ static ls_status share_path(search *s, ls_status mine)
 
 static ls_status try_named(search *s)
 {
-    LS_TRY(
-        share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
+    LS_TRY(share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
     return lsi_runtime_agree(s->rt, try_path(s));
 }
 
@@ -295,7 +293,7 @@ static ls_status load_checkpoint(search *s, lsi_checkpoint_place *place, lsi_pre
     ls_step_state state;
     int in_place;
 
-    LS_TRY(lsi_runtime_agree(s->rt, leads ? check_fit(s) : LS_OK)); /* names keys, which say more than shapes */
+    LS_TRY(lsi_runtime_agree(s->rt, leads ? check_fit(s) : LS_OK));     /* names keys, which say more than shapes */
     LS_TRY(lsi_runtime_agree(s->rt, check_arrays(s)));
     LS_TRY(share_manifest(s, &state, out));
     LS_TRY(lsi_runtime_agree(s->rt, load(s, &state)));
@@ -314,10 +312,12 @@ static ls_status import(ls_trainer *t)
 {
     float *flat;
 
-    LS_TRY(lsi_runtime_agree(
-        t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights", (void **)&flat)));
-    ls_status status = lsi_runtime_agree(
-        t->rt, t->rt->job->rank == 0 ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat) : LS_OK);
+    LS_TRY(lsi_runtime_agree(t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights",
+                                                     (void **)&flat)));
+    ls_status status =
+        lsi_runtime_agree(t->rt, t->rt->job->rank == 0
+                                     ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat)
+                                     : LS_OK);
     if (status == LS_OK) {
         status = lsi_job_broadcast(t->rt->job, flat, (size_t)t->params->n_elements * sizeof *flat, 0);
     }

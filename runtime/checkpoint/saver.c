@@ -24,12 +24,12 @@
 
 typedef enum phase {
     IDLE,
-    WRITING,   /* every rank's thread writes its pieces */
-    PUBLISHING /* rank 0's thread writes the manifest, renames, removes old ones */
+    WRITING,        /* every rank's thread writes its pieces */
+    PUBLISHING      /* rank 0's thread writes the manifest, renames, removes old ones */
 } phase;
 
 typedef struct best {
-    int64_t step; /* 0: none */
+    int64_t step;       /* 0: none */
     double loss;
 } best;
 
@@ -39,20 +39,20 @@ struct lsi_saver {
     ls_runtime *rt;
     const char *dir;
     lsi_layout layout;
-    float *whole[LSI_STATE_MAX_ARRAYS]; /* rank 0, where it writes alone: its copy of everything */
+    float *whole[LSI_STATE_MAX_ARRAYS];         /* rank 0, where it writes alone: its copy of everything */
     lsi_pieces pieces;
     lsi_writer *writer;
     lsi_text config, hf_config;
 
     phase phase;
-    int64_t saved_step; /* of the newest checkpoint that is there, or was resumed from */
-    best best;          /* the lowest validation loss so far */
-    best best_there;    /* the lowest one that has a checkpoint, which a failed save falls back to */
+    int64_t saved_step;         /* of the newest checkpoint that is there, or was resumed from */
+    best best;                  /* the lowest validation loss so far */
+    best best_there;            /* the lowest one that has a checkpoint, which a failed save falls back to */
 
     /* Of the one under way. */
     int64_t step;
     best best_of_save;
-    char *partial, *path; /* its folder before and after the rename */
+    char *partial, *path;       /* its folder before and after the rename */
     ls_step_state state;
     lsi_saver_point point;
     double began, stalled;
@@ -362,7 +362,7 @@ static ls_status list_files(lsi_saver *s, const lsi_piece *piece, int n, lsi_man
         *pieces = (lsi_manifest_piece){.bytes = (int64_t)s->hf_config.length};
         lsi_hash128(s->hf_config.data, s->hf_config.length, pieces->hash);
         file[(*n_files)++] = (lsi_manifest_file){
-            .name = (char *)(uintptr_t) "config.json", .bytes = pieces->bytes, .n_pieces = 1, .piece = pieces};
+            .name = (char *)(uintptr_t)"config.json", .bytes = pieces->bytes, .n_pieces = 1, .piece = pieces};
     }
     return LS_OK;
 }
@@ -404,8 +404,8 @@ static ls_status begin_to_publish(lsi_saver *s, const outcome *outcomes)
         most = outcomes[r].n_pieces > most ? outcomes[r].n_pieces : most;
     }
     size_t bytes = (size_t)most * sizeof *gathered;
-    LS_TRY(lsi_runtime_agree(
-        s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks", (void **)&gathered)));
+    LS_TRY(lsi_runtime_agree(s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks",
+                                                     (void **)&gathered)));
     lsi_piece *mine = gathered + (size_t)most * (size_t)s->rt->job->world;
     memcpy(mine, s->pieces.piece, (size_t)s->pieces.n * sizeof *mine);
     ls_status status = lsi_job_all_gather(s->rt->job, mine, bytes, gathered);
@@ -527,7 +527,7 @@ ls_status lsi_saver_save(lsi_saver *saver, const lsi_saver_point *point)
         (s->phase != IDLE && s->trainer->n_done == s->step)) {
         return LS_OK;
     }
-    while (s->phase != IDLE) { /* at most one is under way */
+    while (s->phase != IDLE) {      /* at most one is under way */
         LS_TRY(advance(s, false));
     }
     s->began = now;

@@ -1,6 +1,7 @@
 """For tests of checkpoints in Python: runs that go on in one folder, what lies in it, file operations that go wrong."""
 import os
 import re
+import shutil
 import subprocess
 
 import trainer
@@ -26,12 +27,29 @@ class Run:
         self.metrics = os.path.join(self.folder, "metrics.jsonl")
         os.makedirs(self.folder, exist_ok=True)
 
-    def start(self, np=0, env=None, **changes):
-        """Runs the trainer; changes: keys with "__" for the point. Returns the finished process."""
-        path = os.path.join(self.folder, "run.ini")
+    def write(self, **changes):
+        """The configuration, outside the folder; changes: keys with "__" for the point."""
+        path = self.folder + ".ini"
         changes = {key.replace("__", "."): value for key, value in changes.items()}
-        trainer.write_config(path, {"log.dir": self.folder, **self.config, **changes})
-        return self.case.run([path], np, env={**ALONE, **(env or {})})
+        values = {"log.dir": self.folder, **self.config, **changes}
+        trainer.write_config(path, {key: value for key, value in values.items() if value is not None})
+        return path
+
+    def start(self, np=0, env=None, before=(), **changes):
+        """Runs the trainer, `before` it another program. Returns the finished process."""
+        command = self.case.command([self.write(**changes)], np)
+        session = self.folder + ".session"      # of its own: runs alone do not know of each other
+        os.makedirs(session, exist_ok=True)
+        alone = {} if np else {**ALONE, "OMPI_MCA_orte_tmpdir_base": session}
+        environment = {**trainer.MPI_ENVIRONMENT, **os.environ, **alone, **(env or {})}
+        return subprocess.run([*before, *command], capture_output=True, text=True, errors="replace", env=environment,
+                              cwd=self.case.folder, timeout=300 * self.case.slow)
+
+    def copy(self, name, **changes):
+        """Another run with a copy of everything."""
+        other = Run(self.case, name, {**self.config, **changes})
+        shutil.copytree(self.folder, other.folder, symlinks=True, dirs_exist_ok=True)
+        return other
 
     def start_with(self, faults, np=0, **changes):
         """The same with faults: FILE_FAULTS_<key> = value, in the folder of checkpoints unless they name another."""
@@ -56,6 +74,16 @@ class Run:
 
     def checkpoint(self, step, *names):
         return os.path.join(self.checkpoints, f"step-{step:08d}", *names)
+
+    def tree(self):
+        """Every file and its content, every link and where it leads."""
+        paths = [os.path.join(folder, name) for folder, _, files in os.walk(self.folder) for name in files]
+        return {os.path.relpath(path, self.folder): os.readlink(path) if os.path.islink(path) else read(path)
+                for path in paths}
+
+    def previous(self):
+        """Paths of what moved aside, from previous-<n> on."""
+        return sorted(name for name in self.tree() if name.startswith("previous-"))
 
     def leftovers(self):
         """What no run may leave for ever."""
@@ -84,5 +112,14 @@ def preloaded(case):
     return ":".join(libraries)
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def error_lines(result):
     return [line for line in result.stderr.splitlines() if line.startswith("trainer: error")]
+
+
+def warnings(result):
+    return [line for line in result.stderr.splitlines() if line.startswith("trainer: warning")]
