@@ -308,7 +308,7 @@ ls_status lsi_place_retain(const char *dir, int64_t newest, int64_t keep, int64_
 
     LS_TRY(lsi_folder_list(dir, &steps, &n));
     for (int i = 0; status == LS_OK && i < n && keep > 0; i++) {
-        if (steps[i] <= newest && steps[i] != best_step && is_checkpoint(dir, steps[i]) && kept++ >= keep) {
+        if (steps[i] <= newest && is_checkpoint(dir, steps[i]) && kept++ >= keep && steps[i] != best_step) {
             status = remove_checkpoint(dir, steps[i]);
         }
     }

@@ -135,7 +135,8 @@ def unshared(case):
     """Rank 1 sees another folder by the same name: rank 0 reads and writes for both, with the same bits."""
     for kind, config in (("mlp", checkpoint_runs.small_config(case)),
                          ("gpt", trainer.gpt_config(case, **{"train.steps": 3, "train.eval_every": 1,
-                                                             "checkpoint.every": 1, "device.threads": 1, "precision.compute": "f16"}))):
+                                                             "checkpoint.every": 1, "device.threads": 1,
+                                                             "precision.compute": "f16"}))):
         quiet = checkpoint_runs.Run(case, f"{kind}-shared", config)
         quiet.checked(f"{kind}, shared", 2)
         expected = quiet.results()
