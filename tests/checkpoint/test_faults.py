@@ -83,6 +83,64 @@ class Faults:
             self.case.check(run.leftovers() == [], f"{what}: left behind {run.leftovers()}")
 
 
+class MovingAside:
+    """Start-up that leaves checkpoints behind, killed at each operation in turn: none is lost, and a restart does it."""
+
+    def __init__(self, case):
+        self.case = case
+        self.base = checkpoint_runs.Run(case, "aside", checkpoint_runs.small_config(case, **{"checkpoint.keep": 0}))
+        self.base.checked("undisturbed")
+        self.expected = self.base.results()
+        self.files = self.whole_files(self.base)
+        self.names = itertools.count()
+
+    @staticmethod
+    def whole_files(run):
+        """What is in checkpoints, wherever they are."""
+        return {(os.path.basename(os.path.dirname(name)), os.path.basename(name), content)
+                for name, content in run.tree().items() if "/step-" in "/" + name}
+
+    def new(self, damaged):
+        run = self.base.copy(f"aside{next(self.names)}")
+        if damaged:
+            os.remove(run.checkpoint(3, "manifest.json"))
+        return run
+
+    def start(self, run, faults, changes):
+        changes = {key: value.replace("RUN", run.folder) for key, value in changes.items()}
+        return run.start_with({"FOLDER": run.folder, **faults}, **changes)
+
+    def n_operations(self, damaged, changes):
+        """Those before the run saves its first step."""
+        run = self.new(damaged)
+        log = run.folder + ".log"
+        self.start(run, {"LOG": log}, changes)
+        names = [path for _, path in read_log(log)]
+        return next(k for k, path in enumerate(names) if path.endswith(".partial"))
+
+    def one(self, what, damaged, changes, k):
+        run = self.new(damaged)
+        what = f"{what}, killed at operation {k}"
+        lost = {file for file in self.files if damaged and file[:2] == ("step-00000003", "manifest.json")}
+        result = self.start(run, {"AT": k, "HOW": "kill"}, changes)
+        self.case.check(result.returncode == -9, f"{what}: exit {result.returncode}\n{result.stderr}")
+        self.case.check(self.files - lost <= self.whole_files(run), f"{what}: files are lost: {sorted(run.tree())}")
+        result = self.start(run, {}, changes)
+        self.case.check(result.returncode == 0 and run.results() == self.expected,
+                        f"{what}: restart: exit {result.returncode}, other lines\n{result.stderr}")
+        self.case.check(self.files - lost <= self.whole_files(run), f"{what}: lost later: {sorted(run.tree())}")
+        shutil.rmtree(run.folder)
+
+    def jobs(self, stride):
+        for what, damaged, changes in (("never", False, {"checkpoint__resume": "never"}),
+                                       ("older", False, {"checkpoint__resume": "RUN/checkpoints/step-00000001"}),
+                                       ("damaged", True, {})):
+            n = self.n_operations(damaged, changes)
+            print(f"{what}: {n} operations")
+            self.case.check(n > 3, f"{what}: nothing moves")
+            yield from ((what, damaged, changes, k) for k in range(1, n + 1, stride))
+
+
 def read_log(path):
     if not os.path.exists(path):
         return []
@@ -119,9 +177,11 @@ def main(everything=False):
     faults = Faults(case)
     jobs = plan(faults, stride, kill_stride)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for outcome in pool.map(lambda job: faults.one(*job), jobs):
-            pass
-    print(f"{len(jobs)} faults")
+        list(pool.map(lambda job: faults.one(*job), jobs))
+        aside = MovingAside(case)
+        moves = list(aside.jobs(kill_stride))
+        list(pool.map(lambda job: aside.one(*job), moves))
+    print(f"{len(jobs) + len(moves)} faults")
     case.finish()
 
 
