@@ -326,11 +326,9 @@ static ls_status link_best(const char *dir, const char *name, const char *link)
     }
     lsi_text_append(&beside, "%s/%s", dir, best_partial);
     ls_status status = lsi_text_status(&beside);
-    if (status == LS_OK) {
-        unlink(beside.data);
-    }
     if (status == LS_OK && (symlink(name, beside.data) != 0 || rename(beside.data, link) != 0)) {
         status = LS_FAIL(LS_ERR_CHECKPOINT, "%s: cannot make the link: %s", link, strerror(errno));
+        unlink(beside.data);
     }
     lsi_text_free(&beside);
     return status;
@@ -346,10 +344,11 @@ ls_status lsi_place_link_best(const char *dir, int64_t step)
     lsi_text_append(&link, "%s/%s", dir, best_link);
     ls_status status = lsi_text_status(&link);
     /* Something else of that name is not ours to replace. */
-    bool ours = status == LS_OK && (lstat(link.data, &info) != 0 || S_ISLNK(info.st_mode));
-    if (ours && is_checkpoint(dir, step)) {
+    bool is_there = status == LS_OK && lstat(link.data, &info) == 0, is_link = is_there && S_ISLNK(info.st_mode);
+    bool has_target = is_checkpoint(dir, step);
+    if (status == LS_OK && has_target && (is_link || !is_there)) {
         status = link_best(dir, name, link.data);
-    } else if (ours) {
+    } else if (is_link && !has_target) {
         unlink(link.data);
     }
     lsi_text_free(&link);

@@ -17,7 +17,7 @@ REASON = {"enospc": "No space left on device", "short": "No space left on device
 class Faults:
     def __init__(self, case):
         self.case = case
-        self.config = checkpoint_runs.small_config(case)
+        self.config = checkpoint_runs.small_config(case, **{"checkpoint.best": "loss"})
         self.names = itertools.count()
         quiet = checkpoint_runs.Run(case, "quiet", self.config)
         quiet.checked("undisturbed")
@@ -170,7 +170,7 @@ def plan(faults, stride, kill_stride):
 
 def main(everything=False):
     case = trainer.Case()
-    stride, kill_stride = (1, 1) if everything else (24, 12) if case.sanitizer else (4, 1)
+    stride, kill_stride = (1, 1) if everything else (24, 12) if case.sanitizer else (6, 1)
     if case.sanitizer == "thread":
         print("skipped: a library before libc and ThreadSanitizer do not go together")
         return
@@ -179,7 +179,7 @@ def main(everything=False):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda job: faults.one(*job), jobs))
         aside = MovingAside(case)
-        moves = list(aside.jobs(kill_stride))
+        moves = list(aside.jobs(1 if everything else 2 * kill_stride))
         list(pool.map(lambda job: aside.one(*job), moves))
     print(f"{len(jobs) + len(moves)} faults")
     case.finish()
