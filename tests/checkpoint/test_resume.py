@@ -276,6 +276,20 @@ def best(case):
                    link != f"step-{lowest:08d}", f"best fails: {link}, {run.steps()}\n{result.stderr}")
 
 
+def gives_up(case):
+    """The checkpoint that was under way when training gave up is finished."""
+    for np in case.worlds(0, 2):
+        run = new(case, f"gives-up-{np}", **{
+            "train.steps": 50, "precision.compute": "f16", "optimizer.kind": "sgd", "optimizer.clip": 0,
+            "optimizer.lr": 1000, "loss_scale.give_up_after": 1, "loss_scale.mode": "static",
+            "loss_scale.initial": 1024})
+        result = run.start(np)
+        steps = [e["step"] for e in run.events() if e["event"] == "step"]
+        case.check(result.returncode == 8 and len(steps) < 50, f"gives up: exit {result.returncode}\n{result.stderr}")
+        case.check(run.steps() == steps[:-1] and run.leftovers() == [],
+                   f"gives up after {steps[-1]}: {run.steps()} {run.leftovers()}")
+
+
 def kept(case, expected):
     for keep, steps in ((1, [3]), (2, [2, 3]), (0, [1, 2, 3])):
         run = new(case, f"keep{keep}", **{"checkpoint.keep": keep})
@@ -332,6 +346,7 @@ def main():
     finished(case, base, expected)
     two_at_once(case)
     best(case)
+    gives_up(case)
     kept(case, expected)
     places(case, base, expected)
     case.finish()
