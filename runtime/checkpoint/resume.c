@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/import.h"
+#include "checkpoint/shelf.h"
 #include "config/config.h"
 
 /* What the search and the loading hand on to each other. Ranks that cannot see rank 0's files have no checkpoint. */
@@ -280,8 +281,8 @@ static bool is_in_place(const search *s, int64_t step)
 /* Rank 0. The link `best` leads to what is left, or goes. */
 static ls_status move_aside(lsi_checkpoint_place *place, lsi_previous *previous, int64_t after, int64_t best_step)
 {
-    LS_TRY(lsi_place_move_aside(place, previous, after));
-    if (place->lock >= 0 && lsi_place_link_best(place->dir, best_step) != LS_OK) {
+    LS_TRY(lsi_shelf_move_aside(place->dir, previous, after));
+    if (place->lock >= 0 && lsi_shelf_link_best(place->dir, best_step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
     return LS_OK;

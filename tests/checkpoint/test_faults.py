@@ -83,6 +83,35 @@ class Faults:
             self.case.check(run.leftovers() == [], f"{what}: left behind {run.leftovers()}")
 
 
+def check_durable(case, np):
+    """Nothing is named before it is on disk: each file and the folder, and the metrics that the checkpoint counts on."""
+    for rank in range(max(np, 1)):
+        log = case.path(f"durable{np}-{rank}.log")
+        run = checkpoint_runs.Run(case, f"durable{np}-{rank}", checkpoint_runs.small_config(case))
+        run.start_with({"LOG": log, "FOLDER": run.folder, "RANK": rank}, np)
+        operations = [(name, os.path.relpath(path, run.folder)) for name, path in read_log(log)]
+        for step in (1, 2, 3):
+            check_durable_step(case, f"np {np}, rank {rank}, step {step}", operations, step, rank)
+
+
+def check_durable_step(case, what, operations, step, rank):
+    partial = f"checkpoints/step-{step:08d}.partial"
+    named = operations.index(("rename", partial)) if rank == 0 else len(operations)
+    written = {}        # path -> index of its last write
+    for k, (name, path) in enumerate(operations[:named]):
+        if name in ("write", "pwrite") and path.startswith(partial + "/"):
+            written[path] = k
+    case.check(len(written) == (3 if rank == 0 else 2), f"{what}: wrote {sorted(written)}")
+    for path, k in written.items():
+        case.check(("fsync", path) in operations[k:named], f"{what}: {path} is not on disk when it is named")
+    if rank > 0:
+        return
+    manifest = max(k for k, path in enumerate(p for _, p in operations[:named]) if "manifest.json" in path)
+    case.check(("fsync", partial) in operations[manifest:named], f"{what}: the folder is not on disk when it is named")
+    case.check(("fdatasync", "metrics.jsonl") in operations[min(written.values()):named], f"{what}: metrics are not")
+    case.check(operations[named + 1] == ("fsync", "checkpoints"), f"{what}: its name is not on disk")
+
+
 class MovingAside:
     """Start-up that leaves checkpoints behind, killed at each operation in turn: none is lost, and a restart does it."""
 
@@ -174,6 +203,8 @@ def main(everything=False):
     if case.sanitizer == "thread":
         print("skipped: a library before libc and ThreadSanitizer do not go together")
         return
+    for np in (0, 2) if case.has_mpi else (0,):
+        check_durable(case, np)
     faults = Faults(case)
     jobs = plan(faults, stride, kill_stride)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
