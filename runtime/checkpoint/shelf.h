@@ -1,6 +1,6 @@
-/* What is done to the checkpoints of a folder: one is published, old ones go, others move aside. Rank 0, which holds the
- * folder (checkpoint/place.h). A crash between any two operations leaves every checkpoint whole, or under a name that is
- * none. */
+/* What is done to the checkpoints of a folder: one is published, old ones go, others move aside. Rank 0, which holds
+ * the folder (checkpoint/place.h). A crash between any two operations leaves every checkpoint whole, or under a name
+ * that is none. */
 #ifndef LSI_CHECKPOINT_SHELF_H
 #define LSI_CHECKPOINT_SHELF_H
 

@@ -1,6 +1,6 @@
 # RUN: timeout=300 label=slow
-"""Checkpoints that were damaged after they were written: without a word about which one, a run warns and goes on from the
-newest that is whole, the damaged one moves aside; one that is named must be whole, or nothing is touched."""
+"""Checkpoints that were damaged after they were written: a run that may choose warns and goes on from the newest that
+is whole, the damaged one moves aside; one that is named must be whole, or nothing is touched."""
 import concurrent.futures
 import os
 import shutil

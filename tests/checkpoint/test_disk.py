@@ -47,7 +47,7 @@ def last_fails(case, expected):
     case.check(run.steps() == [3, 4], f"last save fails: {run.steps()}")
     case.check(run.results() == [e for e in expected if e["event"] != "done"], "last save fails: other lines")
     run.checked("after the last save failed")
-    case.check(run.resumed_from() == run.checkpoint(4) and run.results() == expected, "after the last save failed: lines")
+    case.check(run.resumed_from() == run.checkpoint(4) and run.results() == expected, "last save fails: restart")
 
 
 def stops(case, np, rank):
@@ -65,6 +65,18 @@ def stops(case, np, rank):
     case.check(run.resumed_from() == newest, f"{what}: went on from {run.resumed_from()}")
     done = [e["step"] for e in run.events() if e["event"] == "step"]
     case.check(done == list(range(1, len(done) + 1)), f"{what}, restarted: steps {done}")
+
+
+def stop_fails(case):
+    """Who asked for a stop is told that nothing was saved, not that it was."""
+    run = new(case, "stop-fails", **{"train.steps": 1000000, "train.eval_every": 0, "train.max_time": "1s",
+                                     "checkpoint.every": 0})
+    result = run.start_with({"ONLY": "pwrite", "AT": 1, "HOW": "enospc"})
+    errors = checkpoint_runs.error_lines(result)
+    case.check(result.returncode == 9 and len(errors) == 1 and says_where(run, errors[0], "No space left") and
+               "none of this run is there" in errors[0], f"stop fails: exit {result.returncode}\n{result.stderr}")
+    case.check(run.steps() == [] and run.leftovers() == [] and run.events()[-1]["event"] == "step",
+               f"stop fails: {run.steps()} {run.leftovers()} {run.events()[-1]}")
 
 
 def too_large(case):
@@ -106,7 +118,7 @@ def other_disk(case, expected):
     """checkpoint.dir is a disk of its own: what moves aside stays on it."""
     run = new(case, "disk")
     os.mkdir(run.checkpoints)
-    again = '"$@" && "$@" --set checkpoint.resume=never && ls ' + run.checkpoints + " " + run.checkpoints + "/previous-1"
+    again = f'"$@" && "$@" --set checkpoint.resume=never && ls {run.checkpoints} {run.checkpoints}/previous-1'
     mount = f"mount -t tmpfs none {run.checkpoints}"
     result = run.start(before=["unshare", "-m", "sh", "-c", f"{mount} && {again}", "sh"])
     case.check(result.returncode == 0, f"disk of its own: exit {result.returncode}\n{result.stderr}")
@@ -167,6 +179,7 @@ def main():
         goes_on(case, expected, 0, 0, "enospc", "No space left on device")
         last_fails(case, expected)
         stops(case, 0, 0)
+        stop_fails(case)
         for rank in (0, 1) if case.has_mpi else ():
             goes_on(case, expected, 2, rank, "eio", "Input/output error")
             stops(case, 2, rank)

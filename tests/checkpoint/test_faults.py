@@ -1,6 +1,6 @@
 # RUN: timeout=600 label=slow
-"""Every file operation of a save in turn ends the process, fails, or is done by half: nothing valid is lost, the run goes
-on from the newest checkpoint, and its lines and weights are those of a run that nothing happened to."""
+"""Every file operation of a save in turn ends the process, fails, or is done by half: nothing valid is lost, the run
+goes on from the newest checkpoint, and its lines and weights are those of a run that nothing happened to."""
 import concurrent.futures
 import itertools
 import os
@@ -84,7 +84,7 @@ class Faults:
 
 
 def check_durable(case, np):
-    """Nothing is named before it is on disk: each file and the folder, and the metrics that the checkpoint counts on."""
+    """Nothing is named before it is on disk: each file, the folder, the metrics that it counts on."""
     for rank in range(max(np, 1)):
         log = case.path(f"durable{np}-{rank}.log")
         run = checkpoint_runs.Run(case, f"durable{np}-{rank}", checkpoint_runs.small_config(case))
@@ -113,7 +113,7 @@ def check_durable_step(case, what, operations, step, rank):
 
 
 class MovingAside:
-    """Start-up that leaves checkpoints behind, killed at each operation in turn: none is lost, and a restart does it."""
+    """Start-up that leaves checkpoints behind, killed at each operation in turn: none is lost."""
 
     def __init__(self, case):
         self.case = case
