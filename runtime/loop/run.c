@@ -312,13 +312,25 @@ static ls_status say_end(run *r, double seconds)
     return lsi_runtime_stopped(r->rt, r->stop, r->saver != NULL);
 }
 
+/* Collective, of a run that gave up: what it has done until then is kept. A failure on top of that one has been printed
+ * and changes nothing. */
+static void keep_what_is_done(run *r)
+{
+    if (lsi_events_settle(&r->events) != LS_OK) {
+        lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
+    }
+    if (r->saver != NULL && lsi_saver_finish(r->saver) != LS_OK) {
+        lsi_log_warn("the checkpoint that was being written is not there");
+    }
+}
+
 static ls_status train(run *r)
 {
     double start = lsi_clock_seconds();
     ls_status status = loop(r);
 
-    if (status != LS_OK && r->rt->agreed && lsi_events_settle(&r->events) != LS_OK) {
-        lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
+    if (status != LS_OK && r->rt->agreed) {
+        keep_what_is_done(r);
     }
     LS_TRY(status);
     return say_end(r, lsi_clock_seconds() - start);
