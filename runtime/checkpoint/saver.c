@@ -375,6 +375,9 @@ ls_status lsi_saver_step(lsi_saver *saver)
 
 ls_status lsi_saver_finish(lsi_saver *saver)
 {
+    if (saver->phase != IDLE) {
+        lsi_watchdog_enter(saver->rt->watchdog, "waiting for the checkpoint to be on disk");
+    }
     while (saver->phase != IDLE) {
         LS_TRY(advance(saver, true));
     }

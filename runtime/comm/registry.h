@@ -4,7 +4,7 @@
 
 #include "backend/buffer.h"
 #include "comm/shares.h"
-#include "job/job.h"
+#include "job/watchdog.h"
 #include <lockstep/comm.h>
 
 typedef struct lsi_comm_options {
@@ -17,6 +17,7 @@ typedef struct lsi_comm_options {
     bool fast;                      /* comm.reduction = fast */
     ls_dtype wire;                  /* comm.dtype; LS_F32 unless fast */
     double timeout_seconds;
+    const lsi_watchdog *watchdog;   /* NULL: none. While it sees the job get on, a wait may last beyond the timeout */
     /* Called on the transport's thread when a peer is lost or late; must not return. */
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;

@@ -345,6 +345,7 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     };
     comm->account = options->account;
     comm->timeout_seconds = options->timeout_seconds;
+    comm->watchdog = options->watchdog;
     comm->on_failure = options->on_failure;
     comm->failure_argument = options->failure_argument;
     comm->piece_bytes = piece_bytes;

@@ -100,6 +100,7 @@ struct lsi_mpi_comm {
     ls_comm head;
     lsi_memory_account *account;
     double timeout_seconds;
+    const lsi_watchdog *watchdog;
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
     size_t piece_bytes;

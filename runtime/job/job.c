@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "job/job_build.h"
+#include "job/watchdog.h"
 
 /* ---- nodes ------------------------------------------------------------------------------------------------ */
 
@@ -31,6 +32,9 @@ static ls_status identify_node(const char *host, lsi_node_id *out)
     char *boot_id;
     size_t size;
     lsi_text identity = {0};
+
+    *out = (lsi_node_id){{0}, ""};
+    snprintf(out->host, sizeof out->host, "%s", host);
     ls_status status = lsi_file_read("/proc/sys/kernel/random/boot_id", 256, LS_ERR_INTERNAL, &boot_id, &size);
 
     /* Not having one must not depend on anything but the machine. */
@@ -66,6 +70,7 @@ ls_status lsi_job_map_nodes(lsi_job *job, const lsi_node_id *node)
         while (memcmp(&nodes[first], &nodes[r], sizeof *nodes) != 0) {
             first++;
         }
+        memcpy(job->hosts[r], nodes[r].host, sizeof nodes[r].host);
         job->node[r] = first < r ? job->node[first] : job->n_nodes++;
     }
     lsi_memory_free(nodes);
@@ -96,6 +101,8 @@ ls_status lsi_job_create(int rank, int world, const char *host, lsi_job **out, l
     job->host = name;
     LS_TRY_GOTO(status, failed, lsi_memory_alloc((size_t)world * sizeof *job->node, "the map of nodes", &memory));
     job->node = memory;
+    LS_TRY_GOTO(status, failed, lsi_memory_alloc((size_t)world * sizeof *job->hosts, "names of hosts", &memory));
+    job->hosts = memory;
     LS_TRY_GOTO(status, failed, identify_node(host, node));
     *out = job;
     return LS_OK;
@@ -109,6 +116,7 @@ void lsi_job_destroy(lsi_job **job)
     if (*job != NULL) {
         lsi_memory_free((void *)(uintptr_t)(*job)->host);
         lsi_memory_free((*job)->node);
+        lsi_memory_free((*job)->hosts);
         lsi_memory_free(*job);
         *job = NULL;
     }
@@ -116,7 +124,7 @@ void lsi_job_destroy(lsi_job **job)
 
 /* ---- leaving ---------------------------------------------------------------------------------------------- */
 
-enum { LAST_RESORT_SECONDS = 5 };
+enum { LAST_RESORT_SECONDS = 5, GIVEN_UP_SECONDS = 3 };
 
 void lsi_job_print_failure(ls_status status)
 {
@@ -139,9 +147,11 @@ _Noreturn void lsi_job_abort(lsi_job *job, ls_status why)
     void *argument = (void *)(intptr_t)exit_code;
     pthread_t thread;
 
-    (void)job;      /* there is one in a process */
     if (atomic_flag_test_and_set(&leaving)) {
         leave_late(argument);
+    }
+    if (job != NULL && lsi_watchdog_was_away(job->watchdog)) {
+        sleep(GIVEN_UP_SECONDS);        /* for the end, if the others have said why: what fails here follows from it */
     }
     lsi_job_print_failure(why);
     if (ftrylockfile(stdout) == 0) {

@@ -10,14 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { LSI_JOB_HOST = 64 };    /* of a host's name in the table; longer ones are cut */
+
 typedef struct lsi_job {
     int rank, world;
     int local_rank, n_local;    /* among the ranks of this node */
     int n_nodes;
     int *node;                  /* node of each rank, numbered by first appearance; a node is host name + boot id */
     const char *host;
+    char (*hosts)[LSI_JOB_HOST];    /* of each rank */
     bool owns_mpi;              /* MPI was initialised by us */
     void *communicator;         /* MPI_Comm * of this job, duplicated; NULL without MPI. For comm's transports */
+    void *heartbeats;           /* likewise another one, for the watchdog */
+    struct lsi_watchdog *watchdog;      /* told by the collectives below that they wait; NULL: none runs */
 } lsi_job;
 
 /* Starts MPI with MPI_THREAD_MULTIPLE (an error otherwise). Without mpirun the world is one. From the first moment on

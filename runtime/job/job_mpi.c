@@ -11,12 +11,13 @@
 #include "base/memory.h"
 #include "job/job_build.h"
 #include "job/stop.h"
+#include "job/watchdog.h"
 
 /* Larger ones make Open MPI page-fault its temporaries; MPI's counts are int. */
 static const size_t piece_bytes = (size_t)4 << 20;
 
 /* Static like MPI's own: there is one job in a process. Nothing of a training step uses it. */
-static MPI_Comm control = MPI_COMM_NULL;
+static MPI_Comm control = MPI_COMM_NULL, heartbeats = MPI_COMM_NULL;
 
 static ls_status check(int error, const char *what)
 {
@@ -46,13 +47,17 @@ static ls_status start_mpi(int *argc, char ***argv, bool *by_us)
     }
     *by_us = !running;
     LS_TRY(check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    return check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
+    LS_TRY(check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup"));
+    return check(MPI_Comm_dup(MPI_COMM_WORLD, &heartbeats), "MPI_Comm_dup");
 }
 
 static void stop_mpi(bool by_us)
 {
     if (control != MPI_COMM_NULL) {
         MPI_Comm_free(&control);
+    }
+    if (heartbeats != MPI_COMM_NULL) {
+        MPI_Comm_free(&heartbeats);
     }
     if (by_us) {
         MPI_Finalize();
@@ -102,6 +107,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     if (status == LS_OK) {
         job->owns_mpi = by_us;
         job->communicator = &control;
+        job->heartbeats = &heartbeats;
         status = lsi_job_map_nodes(job, &node);
     }
     if (status != LS_OK) {
@@ -153,7 +159,10 @@ static ls_status agree(int rank, ls_status mine)
 
 ls_status lsi_job_agree(lsi_job *job, ls_status mine)
 {
-    return agree(job->rank, mine);
+    lsi_watchdog_wait(job->watchdog, true);
+    ls_status status = agree(job->rank, mine);
+    lsi_watchdog_wait(job->watchdog, false);
+    return status;
 }
 
 void lsi_job_end_processes(int exit_code)
@@ -173,12 +182,21 @@ void lsi_job_end_processes(int exit_code)
 
 /* ---- collectives ------------------------------------------------------------------------------------------ */
 
+/* The end of a collective before which lsi_watchdog_wait was told that it begins. */
+static ls_status waited(lsi_job *job, int error, const char *what)
+{
+    lsi_watchdog_wait(job->watchdog, false);
+    return check(error, what);
+}
+
 ls_status lsi_job_broadcast(lsi_job *job, void *data, size_t bytes, int root)
 {
-    (void)job;
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < piece_bytes ? bytes - done : piece_bytes;
-        LS_TRY(check(MPI_Bcast((char *)data + done, (int)piece, MPI_BYTE, root, control), "a broadcast"));
+
+        lsi_watchdog_wait(job->watchdog, true);
+        int error = MPI_Bcast((char *)data + done, (int)piece, MPI_BYTE, root, control);
+        LS_TRY(waited(job, error, "a broadcast"));
         done += piece;
     }
     return LS_OK;
@@ -209,19 +227,21 @@ failed:
 
 ls_status lsi_job_all_gather(lsi_job *job, const void *mine, size_t bytes, void *all)
 {
-    (void)job;
     LS_REQUIRE(bytes <= INT_MAX, LS_ERR_INTERNAL, "gathering %zu bytes of each rank: more than MPI counts", bytes);
-    return check(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, control), "a gather");
+    lsi_watchdog_wait(job->watchdog, true);
+    int error = MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, control);
+    return waited(job, error, "a gather");
 }
 
 ls_status lsi_job_max(lsi_job *job, double *values, int n)
 {
-    (void)job;
-    return check(MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, control), "a maximum");
+    lsi_watchdog_wait(job->watchdog, true);
+    int error = MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, control);
+    return waited(job, error, "a maximum");
 }
 
 ls_status lsi_job_barrier(lsi_job *job)
 {
-    (void)job;
-    return check(MPI_Barrier(control), "a barrier");
+    lsi_watchdog_wait(job->watchdog, true);
+    return waited(job, MPI_Barrier(control), "a barrier");
 }

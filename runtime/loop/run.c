@@ -127,8 +127,10 @@ static ls_status open_run(run *r)
     if (p->schedule != NULL) {
         ls_trainer_set_schedule(r->trainer, p->schedule, p->schedule_argument);
     }
+    lsi_watchdog_enter(r->rt->watchdog, "opening output, resuming");
     LS_TRY(open_outputs(r));
     LS_TRY(open_trace(r));
+    lsi_watchdog_enter(r->rt->watchdog, "training");
     r->events.rt = r->rt;
     r->events.trainer = r->trainer;
     r->events.tokens = p->train->input_dtype == LS_I32;
@@ -206,7 +208,9 @@ static ls_status evaluate(run *r)
     int64_t step = r->trainer->n_done;
 
     LS_TRY(settle(r));
+    lsi_watchdog_enter(r->rt->watchdog, "evaluating");
     LS_TRY(ls_trainer_evaluate(r->trainer, r->parts.val, r->rt->config->train.eval_batches, &evaluation));
+    lsi_watchdog_enter(r->rt->watchdog, "training");
     if (evaluation.stopped) {
         LS_TRY(lsi_trainer_agree_on_stop(r->trainer, &r->stop));
         return LS_OK;
@@ -275,6 +279,7 @@ static ls_status hash_weights(run *r, char out[33])
     int world = r->rt->job->world;
     char *all;
 
+    lsi_watchdog_enter(r->rt->watchdog, "hashing the weights");
     LS_TRY(lsi_trainer_weights_hash(r->trainer, out));
     LS_TRY(lsi_memory_alloc((size_t)world * WIDTH, "hashes", (void **)&all));
     ls_status status = lsi_job_all_gather(r->rt->job, out, WIDTH, all);
@@ -381,6 +386,7 @@ typedef struct inputs {
 /* Collective, agreed. */
 static ls_status open_inputs(ls_runtime *rt, inputs *in)
 {
+    lsi_watchdog_enter(rt->watchdog, "opening the data");
     ls_status status = lsi_config_check_inputs(rt->loaded);
 
     if (status == LS_OK) {

@@ -80,6 +80,7 @@ static ls_status run_part(ls_trainer *t, const ls_dataset *data, const part *p, 
             LS_TRY(take_record(t, queued - 2, records));
         }
         LS_TRY(queue_slot(t, data, p->first + queued, (int)(queued & 1)));
+        lsi_watchdog_tick(t->rt->watchdog);
     }
     for (int64_t i = queued > 2 ? queued - 2 : 0; i < queued; i++) {
         LS_TRY(take_record(t, i, records));

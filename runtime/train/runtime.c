@@ -131,6 +131,7 @@ static ls_status open_comm(ls_runtime *rt)
         .fast = lsi_precision_is_fast(rt->config),
         .wire = lsi_precision_wire(rt->config),
         .timeout_seconds = rt->config->comm.timeout,
+        .watchdog = rt->watchdog,
         .on_failure = lsi_runtime_abort,
         .failure_argument = rt,
     };
@@ -143,6 +144,8 @@ static ls_status open_all(ls_runtime *rt)
     char variant[VARIANT_BYTES];
     lsi_text warning = {0};
 
+    LS_TRY(lsi_watchdog_start(rt->job, rt->config->comm.timeout, &rt->watchdog));
+    lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, lsi_geometry_make(rt->config, rt->job, &rt->geometry)));
     LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
     if (rt->config->device.threads == 0) {
@@ -230,6 +233,7 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     if (rt->device != NULL) {
         rt->backend->close(rt->device);
     }
+    lsi_watchdog_stop(&rt->watchdog);
     lsi_geometry_free(&rt->geometry);
     lsi_config_destroy(&rt->loaded);
     lsi_job_close(&rt->job);

@@ -5,7 +5,7 @@
 #include "backend/buffer.h"
 #include "config/config.h"
 #include "device/affinity.h"
-#include "job/job.h"
+#include "job/watchdog.h"
 #include "train/geometry.h"
 #include <lockstep/comm.h>
 #include <lockstep/train.h>
@@ -21,6 +21,7 @@ struct ls_runtime {
     lsi_job *job;
     lsi_config *loaded;             /* owns the values below */
     const ls_config *config;
+    lsi_watchdog *watchdog;
     lsi_affinity affinity;
     const ls_backend *backend;
     ls_device *device;

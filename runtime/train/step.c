@@ -7,6 +7,7 @@
 
 #include "kernels/ops.h"
 #include "train/host.h"
+#include "train/observe.h"
 #include "train/optimizer.h"
 #include "train/precision.h"
 
@@ -27,10 +28,10 @@ static ls_status stamp_at(ls_trainer *t, ls_stream *stream, lsi_point point, int
     return t->backend->stamp(stream, lsi_timeline_id(t->n_queued, point, index));
 }
 
-/* Points that only a trace wants. */
+/* Points that a trace wants; without one they show the watchdog that a long step gets on. */
 static ls_status trace_at(ls_trainer *t, ls_stream *stream, lsi_point point, int64_t index)
 {
-    return t->trace != NULL ? stamp_at(t, stream, point, index) : LS_OK;
+    return t->trace != NULL || lsi_observe_slot(t, index) ? stamp_at(t, stream, point, index) : LS_OK;
 }
 
 static double *exchange_words(ls_trainer *t)
@@ -299,6 +300,7 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
         LS_TRY(lsi_host_collect(t));
     }
     lsi_host_hand_over(t);
+    lsi_observe_step(t);
     if (t->rt->config->data.workers == 0) {
         LS_TRY(lsi_loader_fill(t->loader, t->n_queued));
     }
@@ -327,6 +329,7 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
     if (t->next_slot == t->sizes.n_local) {
         return false;
     }
+    lsi_watchdog_tick(t->rt->watchdog);     /* the host is never far ahead of the streams */
     int64_t j = t->next_slot++;
     const lsi_place *place = &t->place[j];
 
@@ -447,6 +450,7 @@ ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info)
         LS_TRY(queue_settling_gather(trainer));
     }
     LS_TRY(trainer->backend->stream_sync(trainer->compute));
+    lsi_observe_settled(trainer);
     if (trainer->n_done > trainer->first_step) {
         lsi_timeline_pause(&trainer->timeline, trainer->n_done - 1, trainer->trace);
     }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "comm/registry.h"
 #include "kernels/ops.h"
+#include "train/observe.h"
 #include "train/precision.h"
 #include "train/schedule.h"
 
@@ -274,11 +275,13 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->loss_seed = (float)ldexp(1.0, -k);
 
+    lsi_watchdog_enter(runtime->watchdog, "building the trainer");
     ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
     if (status == LS_OK) {
         status = lsi_sizes_check(runtime, &t->sizes);
     }
     if (status == LS_OK) {
+        lsi_watchdog_enter(runtime->watchdog, "allocating memory and initial weights");
         status = lsi_runtime_agree(runtime, build(t));
     }
     if (status == LS_OK) {
@@ -293,6 +296,8 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->next_slot = t->sizes.n_local;
     lsi_timeline_open(&t->timeline, t->device);
+    lsi_watchdog_enter(runtime->watchdog, "training");
+    lsi_observe_begin(t);
     t->child.release = release;
     lsi_runtime_adopt(runtime, &t->child);
     *out = t;
@@ -331,6 +336,7 @@ void ls_trainer_destroy(ls_trainer **trainer)
     if (t->compute != NULL) {
         (void)t->backend->stream_sync(t->compute);      /* the last step; a failure of it has been reported by now */
     }
+    lsi_observe_end(t);
     lsi_loader_destroy(&t->loader);
     for (int i = 0; i < 2; i++) {
         if (t->recording[i] != NULL) {

@@ -2,6 +2,8 @@
 #ifndef LSI_TRAIN_TRAINER_H
 #define LSI_TRAIN_TRAINER_H
 
+#include <stdatomic.h>
+
 #include "data/loader.h"
 #include "graph/plan.h"
 #include "metrics/timeline.h"
@@ -123,6 +125,7 @@ struct ls_trainer {
     bool saving;                /* what this rank says of itself in the next exchange */
     bool overlaps;              /* the step being queued reduces buckets during its backward */
     ls_slot slot;
+    _Atomic int64_t watched_step;       /* for the watchdog's thread: the last one begun, from 1; 0: all are done */
     ls_step_result last;        /* of step n_done */
     lsi_timeline timeline;
     lsi_trace *trace;           /* borrowed; NULL: none. Set before the first step */
