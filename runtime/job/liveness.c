@@ -223,9 +223,9 @@ static void describe_standing(const lsi_liveness *liveness, double now, lsi_text
 
 void lsi_liveness_describe(const lsi_liveness *liveness, double now, lsi_text *out)
 {
-    /* Where all wait for a rank that is stopped, that they stand still may be noticed a moment before its silence is.
-     */
-    double seconds = count_unheard(liveness, now, liveness->limit) > 0 ? liveness->limit : liveness->limit / 2;
+    /* Of ranks stopped together one was heard of last; and where all wait for them, that they stand still may be
+     * noticed a moment before the silence is. */
+    double seconds = liveness->limit / 2;
 
     if (count_unheard(liveness, now, seconds) > 0) {
         describe_unheard(liveness, now, seconds, out);

@@ -6,7 +6,7 @@ static uint64_t progress(void *argument)
 {
     const ls_trainer *t = argument;
 
-    return t->backend->stamp_count(t->device);
+    return t->backend->work_count(t->device);
 }
 
 static bool where(void *argument, char out[LSI_WATCHDOG_WHERE])

@@ -11,7 +11,7 @@ void lsi_observe_end(ls_trainer *trainer);
 void lsi_observe_step(ls_trainer *trainer);
 void lsi_observe_settled(ls_trainer *trainer);
 /* Whether the stamps of this slot are worth a place in the ring, which must hold those of a whole step. They say where
- * a long step is; and that it gets on, where it is replayed and no host queues it slot by slot. */
+ * a long step is. */
 bool lsi_observe_slot(const ls_trainer *trainer, int64_t slot);
 
 #endif

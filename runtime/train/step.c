@@ -28,7 +28,7 @@ static ls_status stamp_at(ls_trainer *t, ls_stream *stream, lsi_point point, int
     return t->backend->stamp(stream, lsi_timeline_id(t->n_queued, point, index));
 }
 
-/* Points that a trace wants; without one they show the watchdog that a long step gets on. */
+/* Points that a trace wants; without one they tell the watchdog where a long step is. */
 static ls_status trace_at(ls_trainer *t, ls_stream *stream, lsi_point point, int64_t index)
 {
     return t->trace != NULL || lsi_observe_slot(t, index) ? stamp_at(t, stream, point, index) : LS_OK;
@@ -329,7 +329,6 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
     if (t->next_slot == t->sizes.n_local) {
         return false;
     }
-    lsi_watchdog_tick(t->rt->watchdog);     /* the host is never far ahead of the streams */
     int64_t j = t->next_slot++;
     const lsi_place *place = &t->place[j];
 

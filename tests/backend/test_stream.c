@@ -323,6 +323,35 @@ static void copies_and_fills(void **state)
     b->close(device);
 }
 
+/* Every command counts, of several streams, run or replayed; and none before it is done. */
+static void work_is_counted_as_it_is_done(void **state)
+{
+    ls_device *device = test_device_open(1);
+    ls_stream *stream[2] = {test_stream(device, "a"), test_stream(device, "b")};
+    ls_flag *flag;
+    void *memory;
+
+    (void)state;
+    CHECK_OK(b->alloc(device, LS_MEM_PINNED, sizeof *flag, &memory));
+    flag = memory;
+    b->host_flag_set(device, flag, 0);
+    uint64_t before = b->work_count(device);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(b->flag_wait(stream[i], flag, 1));
+        CHECK_OK(b->stamp(stream[i], 5));
+    }
+    assert_int_equal(b->work_count(device), before);
+    b->host_flag_set(device, flag, 1);
+    CHECK_OK(b->stream_sync(stream[0]));
+    CHECK_OK(b->stream_sync(stream[1]));
+    assert_true(b->work_count(device) >= before + 4);
+    for (int i = 0; i < 2; i++) {
+        b->stream_destroy(stream[i]);
+    }
+    b->release(device, LS_MEM_PINNED, sizeof *flag, memory);
+    b->close(device);
+}
+
 static void stamps_count_from_one_and_wrap(void **state)
 {
     enum { N = LS_STAMP_RING + 100 };
@@ -421,6 +450,7 @@ int main(void)
         cmocka_unit_test(host_sleeps_while_the_queue_is_full),
         cmocka_unit_test(host_waits_time_out_and_see_changes),
         cmocka_unit_test(copies_and_fills),
+        cmocka_unit_test(work_is_counted_as_it_is_done),
         cmocka_unit_test(stamps_count_from_one_and_wrap),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
     };

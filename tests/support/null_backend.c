@@ -303,6 +303,11 @@ static uint64_t null_stamp_count(ls_device *device)
     return ((null_device *)device)->n_stamps;
 }
 
+static uint64_t null_work_count(ls_device *device)
+{
+    return ((null_device *)device)->n_stamps;
+}
+
 static ls_status null_capture_begin(ls_stream *origin)
 {
     ((null_device *)origin->device)->capturing = true;
@@ -372,6 +377,7 @@ const ls_backend null_backend = {
     .stamp = null_stamp,
     .stamps = null_stamps,
     .stamp_count = null_stamp_count,
+    .work_count = null_work_count,
     .capture_begin = null_capture_begin,
     .capture_end = null_capture_end,
     .replay = null_replay,

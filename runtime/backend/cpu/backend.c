@@ -123,6 +123,7 @@ const ls_backend lsi_cpu_backend = {
     .stamp = stamp,
     .stamps = lsi_cpu_device_stamps,
     .stamp_count = lsi_cpu_device_stamp_count,
+    .work_count = lsi_cpu_device_work_count,
     .capture_begin = lsi_cpu_recording_begin,
     .capture_end = lsi_cpu_recording_end,
     .replay = lsi_cpu_recording_replay,

@@ -205,3 +205,8 @@ uint64_t lsi_cpu_device_stamp_count(ls_device *device)
 {
     return __atomic_load_n(&((lsi_cpu_device *)device)->n_stamps, __ATOMIC_RELAXED);
 }
+
+uint64_t lsi_cpu_device_work_count(ls_device *device)
+{
+    return __atomic_load_n(&((lsi_cpu_device *)device)->n_done, __ATOMIC_RELAXED);
+}

@@ -26,6 +26,7 @@ typedef struct lsi_cpu_device {
 
     ls_stamp *stamps;
     uint64_t n_stamps;
+    uint64_t n_done;                    /* commands that streams have done */
 
     struct lsi_cpu_recording *capture;      /* the open one */
     uint32_t n_captures;
@@ -50,6 +51,7 @@ LS_MUST_USE ls_status lsi_cpu_device_check(lsi_cpu_device *device);
 void lsi_cpu_device_stamp(lsi_cpu_device *device, uint32_t id);
 const ls_stamp *lsi_cpu_device_stamps(ls_device *device);
 uint64_t lsi_cpu_device_stamp_count(ls_device *device);
+uint64_t lsi_cpu_device_work_count(ls_device *device);
 
 /* memory.c */
 ls_status lsi_cpu_memory_info(ls_device *device, size_t *free_bytes, size_t *total_bytes);

@@ -99,6 +99,7 @@ static void run(const lsi_cpu_stream *stream, const lsi_cpu_command *command)
     case LSI_CPU_COMMAND_STOP:
         break;
     }
+    __atomic_fetch_add(&device->n_done, 1, __ATOMIC_RELAXED);
 }
 
 static void run_lane(const lsi_cpu_stream *stream, const lsi_cpu_lane *lane, uint32_t launch)

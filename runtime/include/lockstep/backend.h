@@ -140,6 +140,8 @@ struct ls_backend {
     ls_status (*stamp)(ls_stream *stream, uint32_t id);
     const ls_stamp *(*stamps)(ls_device *device);       /* LS_STAMP_RING of them, live: slot = sequence % ring */
     uint64_t (*stamp_count)(ls_device *device);         /* sequence of the newest stamp */
+    /* Any thread: a number that changes as streams get on, at the least with every stamp. For a watchdog. */
+    uint64_t (*work_count)(ls_device *device);
 
     /* Between begin and end work is recorded, not run. Other streams join by waiting for an event recorded inside the
      * capture, and must end with a record that a captured stream waits for. A recording waits only for events it
