@@ -1,9 +1,9 @@
 /* The simulator's core, as its libraries (matrix products, collectives) see it. The implementation is in runtime*.c.
  *
- * One lock guards everything. Operations on streams run inside API calls, on whichever host thread called, with that lock
- * held; a progress thread runs them while no host thread calls in. The simulator is never instrumented for
- * ThreadSanitizer: its own lock is invisible, and order exists only where CUDA promises it (queue -> run, record -> wait,
- * run -> sync). */
+ * One lock guards everything. Operations on streams run inside API calls, on whichever host thread called, with that
+ * lock held; a progress thread runs them while no host thread calls in. The simulator is never instrumented for
+ * ThreadSanitizer: its own lock is invisible, and order exists only where CUDA promises it (queue -> run, record ->
+ * wait, run -> sync). */
 #ifndef CUSIM_INTERNAL_H
 #define CUSIM_INTERNAL_H
 
@@ -37,14 +37,15 @@ int cusim_inject(const char *name);
 
 /* ---- lock, waiting ----------------------------------------------------------------------------------------------- */
 
-void cusim_lock(void);      /* may be taken again by the thread that holds it */
+void cusim_lock(void); /* may be taken again by the thread that holds it */
 void cusim_unlock(void);
 /* With the lock held once: runs streams until ready(argument), letting others in meanwhile. */
 void cusim_wait_until(bool (*ready)(void *argument), void *argument);
 /* From now on streams go on although no host thread calls in (it may be waiting in MPI, or polling memory). */
 void cusim_need_progress(void);
 
-/* ---- devices ------------------------------------------------------------------------------------------------------- */
+/* ---- devices -------------------------------------------------------------------------------------------------------
+ */
 
 struct cusim_gpu;
 int cusim_current_device(void);
@@ -53,14 +54,15 @@ const struct cusim_gpu *cusim_device_gpu(int device);
 /* The error that sticks to a device since one of its operations failed, or cudaSuccess. */
 cudaError_t cusim_device_error(int device);
 
-/* ---- memory -------------------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct cusim_memory {
-    char *base;                     /* of the allocation */
+    char *base; /* of the allocation */
     size_t bytes;
-    int device;                     /* -1: host */
-    enum cudaMemoryType kind;       /* cudaMemoryTypeHost (pinned or registered) or cudaMemoryTypeDevice */
-    bool freed;                     /* given to cudaFreeAsync */
+    int device;               /* -1: host */
+    enum cudaMemoryType kind; /* cudaMemoryTypeHost (pinned or registered) or cudaMemoryTypeDevice */
+    bool freed;               /* given to cudaFreeAsync */
 } cusim_memory;
 
 /* The allocation that holds all of [pointer, pointer + bytes); bytes = 0: that holds the pointer. */
@@ -68,37 +70,39 @@ bool cusim_memory_find(const void *pointer, size_t bytes, cusim_memory *out);
 /* Live device memory, all of it; on that device unless device < 0. */
 bool cusim_is_device_range(const void *pointer, size_t bytes, int device);
 
-/* ---- operations on streams ------------------------------------------------------------------------------------------- */
+/* ---- operations on streams
+ * ------------------------------------------------------------------------------------------- */
 
 /* What a piece of work answers: finished; not yet, ask again (other streams go on meanwhile); or minus a cudaError_t,
  * which ends it and sticks to the device. */
 enum { CUSIM_AGAIN = 0, CUSIM_DONE = 1 };
 
 typedef struct cusim_work {
-    const char *name;               /* for messages and the record; copied */
+    const char *name; /* for messages and the record; copied */
     /* Runs with the lock held, when everything before it in its stream is finished. `argument` is this execution's own
-     * copy: what it writes there stays for the next time it is asked, but not for the next launch of a graph. `first` is
-     * true the first time of each execution. It must not call the CUDA API. */
+     * copy: what it writes there stays for the next time it is asked, but not for the next launch of a graph. `first`
+     * is true the first time of each execution. It must not call the CUDA API. */
     int (*poll)(void *argument, bool first);
     const void *argument;
     size_t argument_bytes;
-    double seconds;                 /* what it costs in the virtual clock */
-    bool never_idle;                /* true: "ask again" means work got done, do not sleep over it */
+    double seconds;  /* what it costs in the virtual clock */
+    bool never_idle; /* true: "ask again" means work got done, do not sleep over it */
 } cusim_work;
 
 /* Queues work, or appends it to the graph that the stream is capturing. The argument is copied. Without the lock or
  * with it. */
 cudaError_t cusim_enqueue(cudaStream_t stream, const cusim_work *work);
 int cusim_stream_device(cudaStream_t stream);
-int cusim_stream_id(cudaStream_t stream);           /* as in messages and the record: 0 is the default stream */
+int cusim_stream_id(cudaStream_t stream); /* as in messages and the record: 0 is the default stream */
 bool cusim_stream_capturing(cudaStream_t stream);
 /* Seconds of the virtual clock at which the host stands. */
 double cusim_virtual_seconds(void);
 
-/* ---- what is random, what is said ------------------------------------------------------------------------------------ */
+/* ---- what is random, what is said
+ * ------------------------------------------------------------------------------------ */
 
-uint64_t cusim_random(void);        /* with the lock held; seeded by CUSIM_SEED */
-uint64_t cusim_seed(void);          /* 0: no freedom is used, everything runs when it is queued */
+uint64_t cusim_random(void); /* with the lock held; seeded by CUSIM_SEED */
+uint64_t cusim_seed(void);   /* 0: no freedom is used, everything runs when it is queued */
 /* One line on stderr, "cusim: ..."; not under CUSIM_QUIET=1. */
 void cusim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same always, then abort(): the program under test is wrong in a way that real hardware punishes silently. */
@@ -106,7 +110,8 @@ void cusim_die(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 /* A line of the record (CUSIM_RECORD=file) that is not a call. */
 void cusim_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- what the race detector must see although the simulator is not instrumented ------------------------------------- */
+/* ---- what the race detector must see although the simulator is not instrumented -------------------------------------
+ */
 
 #ifdef CUSIM_TSAN
 void __tsan_read_range(void *address, unsigned long bytes);
