@@ -17,7 +17,7 @@ bool cusim_nccl_peers_lost(struct ncclComm *comm)
     for (int i = 0; i < comm->n_ranks; i++) {
         cusim_nccl_rank *rank = &comm->control->ranks[i];
 
-        if (i != comm->rank && atomic_load(&rank->here) && !atomic_load(&rank->finalized) &&
+        if (i != comm->rank && atomic_load(&rank->presence) >= CUSIM_NCCL_ANNOUNCED && !atomic_load(&rank->finalized) &&
             (atomic_load(&rank->gone) || cusim_nccl_process_ended(rank->pid, &comm->pidfds[i]))) {
             cusim_nccl_refuse(comm, ncclRemoteError, "rank %d: rank %d is lost", comm->rank, i);
             return true;
@@ -69,32 +69,61 @@ static ncclResult_t open_peers(struct ncclComm *comm)
     return ncclSuccess;
 }
 
-void cusim_nccl_try_join(struct ncclComm *comm)
+/* What all ranks have reached; one that failed decides. */
+static cusim_nccl_presence least_presence(const struct ncclComm *comm)
 {
-    if (cusim_nccl_peers_lost(comm)) {
-        comm->state = ncclRemoteError;
-        return;
-    }
+    int least = CUSIM_NCCL_JOINED;
+
     for (int i = 0; i < comm->n_ranks; i++) {
-        if (!atomic_load(&comm->control->ranks[i].here)) {
-            return;
+        int presence = atomic_load(&comm->control->ranks[i].presence);
+
+        if (presence == CUSIM_NCCL_FAILED) {
+            return CUSIM_NCCL_FAILED;
+        }
+        least = presence < least ? presence : least;
+    }
+    return (cusim_nccl_presence)least;
+}
+
+static ncclResult_t step_join(struct ncclComm *comm)
+{
+    cusim_nccl_rank *self = &comm->control->ranks[comm->rank];
+    cusim_nccl_presence least = least_presence(comm);
+    ncclResult_t result = ncclSuccess;
+
+    if (cusim_nccl_peers_lost(comm)) {
+        return ncclRemoteError;
+    }
+    if (least == CUSIM_NCCL_FAILED) {
+        return cusim_nccl_refuse(comm, ncclRemoteError, "rank %d: another rank could not join", comm->rank);
+    }
+    if (least >= CUSIM_NCCL_ANNOUNCED && atomic_load(&self->presence) == CUSIM_NCCL_ANNOUNCED) {
+        result = check_peers(comm);
+        result = result == ncclSuccess ? open_peers(comm) : result;
+        if (result == ncclSuccess) {
+            atomic_store(&self->presence, CUSIM_NCCL_JOINED);
         }
     }
-    ncclResult_t result = check_peers(comm);
-    if (result == ncclSuccess) {
-        result = open_peers(comm);
+    return result == ncclSuccess && least_presence(comm) != CUSIM_NCCL_JOINED ? ncclInProgress : result;
+}
+
+void cusim_nccl_try_join(struct ncclComm *comm)
+{
+    comm->state = step_join(comm);
+    if (comm->state == ncclSuccess) {
+        comm->stage = CUSIM_NCCL_RUNNING;
+    } else if (comm->state != ncclInProgress) {
+        atomic_store(&comm->control->ranks[comm->rank].presence, CUSIM_NCCL_FAILED);
     }
-    comm->stage = result == ncclSuccess ? CUSIM_NCCL_RUNNING : comm->stage;
-    comm->state = result;
 }
 
 static ncclResult_t announce(struct ncclComm *comm)
 {
     cusim_nccl_rank *self = &comm->control->ranks[comm->rank];
     const char *host = getenv("NCCL_HOSTID");
-    int free_place = 0;
+    int free_place = CUSIM_NCCL_ABSENT;
 
-    if (!atomic_compare_exchange_strong(&self->here, &free_place, -1)) {
+    if (!atomic_compare_exchange_strong(&self->presence, &free_place, CUSIM_NCCL_ARRIVING)) {
         return cusim_nccl_refuse(NULL, ncclInvalidArgument, "two processes join as rank %d", comm->rank);
     }
     self->pid = getpid();
@@ -111,7 +140,7 @@ static ncclResult_t announce(struct ncclComm *comm)
         }
         self->segment_fds[s] = comm->segments[comm->rank][s].fd;
     }
-    atomic_store(&self->here, 1);
+    atomic_store(&self->presence, CUSIM_NCCL_ANNOUNCED);
     return ncclSuccess;
 }
 

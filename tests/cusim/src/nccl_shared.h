@@ -49,8 +49,17 @@ typedef enum cusim_nccl_activity {
     CUSIM_NCCL_IN_MESSAGES
 } cusim_nccl_activity;
 
+/* A rank on its way into a communicator. Nobody closes what others may still have to open: all are in, or it failed. */
+typedef enum cusim_nccl_presence {
+    CUSIM_NCCL_ABSENT,
+    CUSIM_NCCL_ARRIVING,
+    CUSIM_NCCL_ANNOUNCED, /* the fields up to `gone` are set */
+    CUSIM_NCCL_JOINED,    /* has opened what the others announced */
+    CUSIM_NCCL_FAILED
+} cusim_nccl_presence;
+
 typedef struct cusim_nccl_rank {
-    _Atomic int here; /* 1: the fields below up to `gone` are set */
+    _Atomic int presence; /* cusim_nccl_presence */
     pid_t pid;
     int n_ranks; /* as this rank was told */
     int segment_fds[CUSIM_NCCL_SEGMENTS];

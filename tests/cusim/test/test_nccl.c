@@ -99,6 +99,13 @@ static void fill(ncclDataType_t type, size_t n)
     OK(cudaMemcpy(device_in, host_in, n * size_of(type), cudaMemcpyHostToDevice));
 }
 
+/* cudaMemset returns before it is done, and the stream does not wait for the default stream. */
+static void clear(size_t bytes)
+{
+    OK(cudaMemset(device_out, 0, bytes));
+    OK(cudaDeviceSynchronize());
+}
+
 static void fetch(const char *from, size_t bytes)
 {
     OK(cudaStreamSynchronize(stream));
@@ -269,7 +276,7 @@ static void test_all_to_all(void **state)
 
     (void)state;
     fill(ncclFloat32, COUNT);
-    OK(cudaMemset(device_out, 0, COUNT * 4));
+    clear(COUNT * 4);
     OK(ncclGroupStart());
     for (int peer = 0; peer < n_ranks; peer++) {
         for (int k = 0; k < EACH; k++) {
@@ -495,7 +502,7 @@ static void test_refused(void **state)
     assert_int_equal(ncclCommInitRank(&c, 2, id, 1), ncclSystemError);
     /* What goes wrong inside a group is the group's result, and nothing of it runs. */
     fill(ncclFloat32, COUNT);
-    OK(cudaMemset(device_out, 0, 4));
+    clear(4);
     OK(ncclGroupStart());
     OK(ncclAllReduce(device_in, device_out, 4, ncclFloat32, ncclSum, comm, stream));
     assert_int_equal(ncclAllReduce(small, small, 4, ncclFloat32, ncclSum, comm, stream), ncclInvalidArgument);
