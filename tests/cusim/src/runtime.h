@@ -197,6 +197,7 @@ typedef struct cusim_core {
     capture *captures;
     int n_stream_ids;
     uint64_t n_captures;
+    int n_events; /* alive */
     uint64_t seed;
     policy policy;
     bool protect, quiet, real_clock;

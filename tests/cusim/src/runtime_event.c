@@ -14,6 +14,7 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
     event->flags = flags;
     event->device = cusim_device;
     *out = event;
+    cusim.n_events++;
     return cudaSuccess;
 }
 
@@ -37,6 +38,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     cusim_record_drop(event->record);
     free(event->frontier);
     free(event);
+    cusim.n_events--;
     return cusim_leave(cudaSuccess);
 }
 
@@ -195,6 +197,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (r != NULL && !r->done)
         return cusim_leave(cudaErrorNotReady);
     CUSIM_TS(if (r != NULL) __tsan_acquire(&r->tsan);)
+    if (r != NULL && r->seconds > cusim.host_seconds)
+        cusim.host_seconds = r->seconds;
     return cusim_leave(cudaSuccess);
 }
 

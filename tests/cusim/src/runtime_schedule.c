@@ -279,7 +279,10 @@ void cusim_drain_device(int device)
             s = cusim.streams;
             continue;
         }
-        CUSIM_TS(if (s->device == device) __tsan_acquire(&s->tsan);)
+        if (s->device == device) {
+            CUSIM_TS(__tsan_acquire(&s->tsan);)
+            cusim.host_seconds = later(cusim.host_seconds, s->seconds);
+        }
         s = s->next;
     }
 }

@@ -192,6 +192,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (s->n_done < s->n_queued)
         return cusim_leave(cudaErrorNotReady);
     CUSIM_TS(__tsan_acquire(&s->tsan);)
+    if (s->seconds > cusim.host_seconds)
+        cusim.host_seconds = s->seconds;
     return cusim_leave(cudaSuccess);
 }
 
