@@ -33,11 +33,17 @@ static void publish_messages(cusim_nccl_operation *operation)
 
     self->text[0] = '\0';
     for (int i = 0; i < operation->n_tasks; i++) {
-        if (operation->tasks[i].call.kind >= CUSIM_NCCL_SEND && length + 4 < sizeof self->text) {
-            length += (size_t)snprintf(self->text + length, sizeof self->text - length, length > 0 ? " + " : "");
-            cusim_nccl_describe(&operation->tasks[i].call, self->text + length, sizeof self->text - length);
-            length = strlen(self->text);
+        static const char between[] = " + ";
+
+        if (operation->tasks[i].call.kind < CUSIM_NCCL_SEND || length + sizeof between >= sizeof self->text) {
+            continue;
         }
+        if (length > 0) {
+            memcpy(self->text + length, between, sizeof between);
+            length += sizeof between - 1;
+        }
+        cusim_nccl_describe(&operation->tasks[i].call, self->text + length, sizeof self->text - length);
+        length = strlen(self->text);
     }
     publish(operation->comm, CUSIM_NCCL_IN_MESSAGES, NULL);
 }

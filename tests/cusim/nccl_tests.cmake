@@ -1,0 +1,34 @@
+# Tests of the described machine, NVML and NCCL that need more than a test program: files, libraries, sanitizer variants.
+foreach(name machine nvml blas)
+    target_compile_definitions(cusim_test_${name} PRIVATE CUSIM_MACHINES="${CMAKE_CURRENT_SOURCE_DIR}/machines")
+endforeach()
+target_compile_definitions(cusim_test_nvml PRIVATE CUSIM_NVML_LIBRARY="$<TARGET_FILE:cusim_nvml>")
+add_dependencies(cusim_test_nvml cusim_nvml)
+
+# Each seed is another order of streams.
+if(TARGET cusim_test_nccl)
+    foreach(seed RANGE 1 10)
+        math(EXPR world "2 + ${seed} % 2 * 2")
+        add_test(NAME cusim/nccl@np${world}_seed${seed} COMMAND ${MPIEXEC_EXECUTABLE} -np ${world} $<TARGET_FILE:cusim_test_nccl>)
+        set_tests_properties(cusim/nccl@np${world}_seed${seed} PROPERTIES TIMEOUT 300 LABELS cusim
+            ENVIRONMENT "${cusim_environment};ASAN_OPTIONS=detect_leaks=0:abort_on_error=0;CUSIM_SEED=${seed}")
+    endforeach()
+endif()
+
+if(CUSIM_NCCL_INCLUDE)
+    foreach(each ${cusim_variants})
+        set(suffix "")
+        if(NOT each STREQUAL variant)
+            set(suffix _${each})
+        endif()
+        add_executable(cusim_nccl_bugs${suffix} test/nccl_bugs.c)
+        cusim_kernels(cusim_nccl_bugs${suffix} ${CMAKE_CURRENT_SOURCE_DIR}/test/planted.cu)
+        cusim_instrument(cusim_nccl_bugs${suffix} ${each})
+        target_link_libraries(cusim_nccl_bugs${suffix} PRIVATE cusim${suffix})
+        if(Python3_FOUND)
+            add_test(NAME cusim/nccl_bugs${suffix}
+                COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/test/nccl_bugs.py ${each} $<TARGET_FILE:cusim_nccl_bugs${suffix}>)
+            set_tests_properties(cusim/nccl_bugs${suffix} PROPERTIES TIMEOUT 600 LABELS cusim ENVIRONMENT "${cusim_environment}")
+        endif()
+    endforeach()
+endif()
