@@ -553,6 +553,37 @@ static void test_refused(void **state)
     finish(&c);
 }
 
+/* What the heuristic proposes depends on the GPU: the second device is a V100. */
+static void test_older_gpu(void **state)
+{
+    const form half = {.m = 32, .n = 24, .k = 64, .in = CUDA_R_16F, .out = CUDA_R_16F},
+               brain = {.m = 32, .n = 24, .k = 64, .in = CUDA_R_16BF, .out = CUDA_R_16BF};
+    cublasLtMatmulHeuristicResult_t found[32];
+    cublasLtHandle_t first = handle;
+
+    (void)state;
+    call c = prepare(&half);
+    assert_true(heuristic(&c, WORKSPACE, CUBLASLT_REDUCTION_SCHEME_MASK, 256, found, 32) > 0);
+    assert_int_equal(get_plan(&found[0].algo).id, 21);
+    const cublasLtMatmulAlgo_t newer = found[0].algo;
+    OK(cudaSetDevice(1));
+    OK(cublasLtCreate(&handle));
+    assert_true(heuristic(&c, WORKSPACE, CUBLASLT_REDUCTION_SCHEME_MASK, 256, found, 32) > 0);
+    assert_int_equal(get_plan(&found[0].algo).id, 6);
+    assert_int_equal(cublasLtMatmulAlgoCheck(handle, c.desc, c.a, c.b, c.c, c.c, &newer, &found[1]),
+                     CUBLAS_STATUS_ARCH_MISMATCH);
+    /* The stream and the matrices are the first device's. */
+    assert_int_equal(run(&c, &half, &found[0].algo), CUBLAS_STATUS_EXECUTION_FAILED);
+    OK(cudaSetDevice(0));
+    finish(&c);
+    c = prepare(&brain);
+    assert_int_equal(heuristic(&c, WORKSPACE, CUBLASLT_REDUCTION_SCHEME_MASK, 256, found, 32), 0);
+    OK(cublasLtDestroy(handle));
+    handle = first;
+    assert_true(heuristic(&c, WORKSPACE, CUBLASLT_REDUCTION_SCHEME_MASK, 256, found, 32) > 0);
+    finish(&c);
+}
+
 static void test_versions_and_texts(void **state)
 {
     (void)state;
@@ -601,11 +632,14 @@ static int close_device(void **state)
 
 int main(void)
 {
+    /* Before the first call: an A100, a V100. */
+    setenv("CUSIM_MACHINE", CUSIM_MACHINES "/mixed.txt", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaaaaab,GPU-bbbbbbbb", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_number_formats),     cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_epilogues),          cmocka_unit_test(test_bits_follow_the_algorithm),
-        cmocka_unit_test(test_heuristic_obeys),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_versions_and_texts),
+        cmocka_unit_test(test_number_formats),  cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_epilogues),       cmocka_unit_test(test_bits_follow_the_algorithm),
+        cmocka_unit_test(test_heuristic_obeys), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_older_gpu),       cmocka_unit_test(test_versions_and_texts),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
