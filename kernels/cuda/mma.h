@@ -8,12 +8,11 @@
 #ifndef LSI_KERNELS_CUDA_MMA_H
 #define LSI_KERNELS_CUDA_MMA_H
 
-#include "launch.h"
+#include "kernels/cuda/launch.h"
 
 #ifdef CUSIM
 
-/* ---- emulation
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- emulation ------------------------------------------------------------------------------ */
 
 struct mma_f16 {
     static float value(uint16_t bits)
@@ -128,8 +127,7 @@ static inline uint64_t global_timer_ns()
 
 #else
 
-/* ---- hardware
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- hardware ------------------------------------------------------------------------------- */
 
 #define LSI_DEVICE static __device__ __forceinline__
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

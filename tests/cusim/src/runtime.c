@@ -79,8 +79,7 @@ static void ensure_initialized(void)
     }
 }
 
-/* ---- errors
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 cudaError_t cusim_set_error(cudaError_t error)
 {
@@ -148,8 +147,7 @@ cudaError_t cudaPeekAtLastError(void)
     return last_error;
 }
 
-/* ---- calls
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 /* A context comes into being with the first call that needs one, as cudaSetDevice does since CUDA 12. */
 static cudaError_t need_context(void)
@@ -255,8 +253,7 @@ uint64_t cusim_seed(void)
     return cusim.seed;
 }
 
-/* ---- what is said
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- what is said --------------------------------------------------------------------------- */
 
 static void say(const char *format, va_list list)
 {

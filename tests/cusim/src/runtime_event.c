@@ -42,9 +42,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cusim_leave(cudaSuccess);
 }
 
-/* ---- record
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- record --------------------------------------------------------------------------------- */
 
 /* In a capture: a mark in the graph under construction, no node. */
 static cudaError_t record_captured(cusim_event *event, cusim_stream *stream)
@@ -94,9 +92,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     return cusim_leave(record(event, cusim_stream_resolve(stream), flags));
 }
 
-/* ---- wait
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- wait ----------------------------------------------------------------------------------- */
 
 static bool in_frontier(const cusim_stream *stream, const graph_node *node)
 {
@@ -169,9 +165,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cusim_leave(wait(cusim_stream_resolve(stream), event, flags));
 }
 
-/* ---- the host
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the host ------------------------------------------------------------------------------- */
 
 /* Host calls on an event whose last record is a mark in a capture are refused, and end that capture. */
 static cudaError_t captured(const cusim_event *event)

@@ -4,8 +4,7 @@
 
 #include <time.h>
 
-/* ---- one step of one stream
- * ---------------------------------------------------------------------------------------------- */
+/* ---- one step of one stream ----------------------------------------------------------------- */
 
 static bool can_run(const cusim_stream *stream)
 {
@@ -87,8 +86,7 @@ static bool step(cusim_stream *stream)
     return made != PROGRESS_NONE;
 }
 
-/* ---- choosing
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Who must go on so that `stream` can. */
 static cusim_stream *needed_by(cusim_stream *stream, int depth)
@@ -198,8 +196,7 @@ static bool step_one(cusim_stream *wanted, bool host_waits)
     return false;
 }
 
-/* ---- for the rest of the runtime
- * ------------------------------------------------------------------------------------------------ */
+/* ---- for the rest of the runtime ------------------------------------------------------------ */
 
 void cusim_run_some(void)
 {

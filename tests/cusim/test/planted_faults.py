@@ -1,4 +1,4 @@
-"""planted_faults.py VARIANT FAULTS: injected failures, device faults, protected memory, special machines, the record."""
+"""planted_faults.py VARIANT FAULTS: injected failures, faults, protected memory, special machines, the record."""
 import os
 import re
 import signal
@@ -66,8 +66,8 @@ def main():
         expect("a rule that is none", code == -signal.SIGABRT and "CUSIM_FAIL" in output, output)
         succeeds(program, "device_trap", CUSIM_FAULT="sticky")
         code, output = run(program, "device_trap")
-        expect("a fault ends the program", code == -signal.SIGABRT and re.search(r"__trap\(\) at .*test_exec\.cu:\d+", output),
-               output)
+        found = re.search(r"__trap\(\) at .*test_exec\.cu:\d+", output)
+        expect("a fault ends the program", code == -signal.SIGABRT and found, output)
         succeeds(program, "out_of_memory", CUSIM_MACHINE=machine(folder, "gpu name=small cc=8.0 mem=64\n"))
         succeeds(program, "no_device", CUDA_VISIBLE_DEVICES="")
         succeeds(program, "old_driver", CUSIM_MACHINE=machine(folder, "cuda 11020\ngpu name=old cc=7.0 mem=64\n"))
