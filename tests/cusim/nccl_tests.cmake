@@ -1,5 +1,5 @@
-# Tests of the described machine, NVML and NCCL that need more than a test program: files, libraries, sanitizer variants.
-foreach(name machine nvml blas)
+# Tests of the described machine, NVML, cuBLASLt and NCCL that need more than a test program: files, seeds, variants.
+foreach(name machine nvml blas_algo)
     target_compile_definitions(cusim_test_${name} PRIVATE CUSIM_MACHINES="${CMAKE_CURRENT_SOURCE_DIR}/machines")
 endforeach()
 target_compile_definitions(cusim_test_nvml PRIVATE CUSIM_NVML_LIBRARY="$<TARGET_FILE:cusim_nvml>")
@@ -9,9 +9,12 @@ add_dependencies(cusim_test_nvml cusim_nvml)
 if(TARGET cusim_test_nccl)
     foreach(seed RANGE 1 10)
         math(EXPR world "2 + ${seed} % 2 * 2")
-        add_test(NAME cusim/nccl@np${world}_seed${seed} COMMAND ${MPIEXEC_EXECUTABLE} -np ${world} $<TARGET_FILE:cusim_test_nccl>)
-        set_tests_properties(cusim/nccl@np${world}_seed${seed} PROPERTIES TIMEOUT 300 LABELS cusim
-            ENVIRONMENT "${cusim_environment};ASAN_OPTIONS=detect_leaks=0:abort_on_error=0;CUSIM_SEED=${seed}")
+        foreach(name nccl nccl_comm)
+            set(full cusim/${name}@np${world}_seed${seed})
+            add_test(NAME ${full} COMMAND ${MPIEXEC_EXECUTABLE} -np ${world} $<TARGET_FILE:cusim_test_${name}>)
+            set_tests_properties(${full} PROPERTIES TIMEOUT 300 LABELS cusim
+                ENVIRONMENT "${cusim_environment};ASAN_OPTIONS=detect_leaks=0:abort_on_error=0;CUSIM_SEED=${seed}")
+        endforeach()
     endforeach()
 endif()
 
@@ -31,9 +34,10 @@ foreach(each ${cusim_variants})
         cusim_instrument(cusim_${name}${suffix} ${each})
         target_link_libraries(cusim_${name}${suffix} PRIVATE cusim${suffix})
         if(Python3_FOUND)
-            add_test(NAME cusim/${name}${suffix} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/test/${name}.py
+            set(full cusim/${name}${suffix})
+            add_test(NAME ${full} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/test/${name}.py
                 ${each} $<TARGET_FILE:cusim_${name}${suffix}>)
-            set_tests_properties(cusim/${name}${suffix} PROPERTIES TIMEOUT 600 LABELS cusim ENVIRONMENT "${cusim_environment}")
+            set_tests_properties(${full} PROPERTIES TIMEOUT 600 LABELS cusim ENVIRONMENT "${cusim_environment}")
         endif()
     endforeach()
 endforeach()

@@ -1,5 +1,5 @@
-"""nccl_bugs.py VARIANT NCCL_BUGS: every planted bug of communication is caught, the same done right gives no report, and
-the failures of a rank reach the others.
+"""nccl_bugs.py VARIANT NCCL_BUGS: every planted bug of communication is caught, the same done right gives no report,
+and the failures of a rank reach the others.
 
 VARIANT is plain, address or thread."""
 import os
@@ -32,7 +32,8 @@ failures = []
 def run(program, name, kind, ranks=2, **settings):
     environment = dict(os.environ)
     environment.update({key: str(value) for key, value in settings.items()})
-    done = subprocess.run([program, name, kind, str(ranks)], capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run([program, name, kind, str(ranks)], capture_output=True, text=True, env=environment,
+                          timeout=300)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -90,16 +91,20 @@ def of_others(program):
     code, output = run(program, "absent", "good", 2)
     expect("a rank that never joins", code == 0 and "rank 0: NCCL operation in progress" in output, output)
     code, output = run(program, "absent", "good", 2, CUSIM_NCCL_DETECT=1)
-    expect("joining ends in an abort whatever is known of the other", code == 0 and re.search("rank 0: ", output), output)
+    expect("joining can be given up whatever is known of the other", code == 0 and "rank 0: " in output, output)
+
+
+def shared_memory():
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
 
 def main():
     variant, program = sys.argv[1:]
-    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    before = shared_memory()
     races(variant, program)
     named(program)
     of_others(program)
-    left = [name for name in (set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()) - before if "cusim" in name]
+    left = [name for name in shared_memory() - before if "cusim" in name]
     expect("nothing is left in shared memory", not left, str(left))
     print(f"{len(failures)} expectations failed")
     sys.exit(len(failures) > 0)
