@@ -13,8 +13,7 @@ size_t cusim_nccl_operation_bytes(int n_tasks)
     return sizeof(cusim_nccl_operation) + (size_t)n_tasks * sizeof(cusim_nccl_task);
 }
 
-/* ---- what others may see -------------------------------------------------------------------------------------------
- */
+/* ---- what others may see --------------------------------------------------------------------- */
 static void publish(struct ncclComm *comm, cusim_nccl_activity activity, const cusim_nccl_call *call)
 {
     cusim_nccl_rank *self = &comm->control->ranks[comm->rank];

@@ -22,8 +22,7 @@ static void *workspace;
 
 #define OK(call) assert_int_equal((call), 0)
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 static uint64_t random_state;
 
 static inline float random_value(void)

@@ -103,7 +103,7 @@ static int leave(int result)
     return result;
 }
 
-/* ---- planted ---------------------------------------------------------------------------------- */
+/* ---- planted --------------------------------------------------------------------------------- */
 /* Buckets of gradients are reduced on a stream of their own; bad: the second without waiting for its kernel. */
 static int reduced_early(void)
 {
@@ -275,7 +275,7 @@ static int one_gpu(void)
     return leave(0);
 }
 
-/* ---- failures of others ----------------------------------------------------------------------- */
+/* ---- failures of others ---------------------------------------------------------------------- */
 /* Works with a watchdog; prints what it saw. Used with CUSIM_NCCL_HANG and CUSIM_NCCL_KILL: rank 1 hangs or dies. */
 static int watched(void)
 {
