@@ -1,7 +1,7 @@
 /* Activations, sums and products, one element at a time. NaN goes through all of them, ReLU included, as in PyTorch. */
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 enum { ELEMENTS_PER_BLOCK = 16384 };
 
