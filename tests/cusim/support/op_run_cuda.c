@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "same_bits.h"
 #include "support/test.h"
 #include <lockstep/step_state.h>
 
@@ -155,6 +156,7 @@ ls_status op_run(const ls_op *op, const void *arguments, const op_run_memory *me
     _Alignas(64) unsigned char on_device[LS_OP_MAX_ARGUMENTS];
     unsigned char **devices = calloc((size_t)n_memories, sizeof *devices);
     ls_step_state *state = NULL, *device_state = NULL;
+    same_bits *cpu = same_bits_begin(op, arguments, memories, n_memories);
 
     assert_non_null(devices);
     memcpy(on_device, arguments, op->arguments_bytes);
@@ -180,5 +182,6 @@ ls_status op_run(const ls_op *op, const void *arguments, const op_run_memory *me
         from_device(state, device_state, sizeof *state);
     }
     free(devices);
+    same_bits_end(cpu, op, arguments);
     return status;
 }
