@@ -85,10 +85,10 @@ template <int N, bool Transposed> static inline void ldmatrix_emulate(uint32_t *
     cusim_warp(CUSIM_WARP_GATHER, FULL_MASK, row, rows, sizeof row, 0, 32, __FILE__, __LINE__);
     unsigned lane = cusim_thread->lane;
     for (int j = 0; j < N; j++)
-        for (unsigned half = 0; half < 2; half++) {
-            unsigned from = Transposed ? lane % 4 * 2 + half : lane / 4,
-                     element = Transposed ? lane / 4 : lane % 4 * 2 + half;
-            memcpy((char *)&r[j] + 2 * half, (const char *)rows[j * 8 + from] + 2 * element, 2);
+        for (unsigned low = 0; low < 2; low++) {
+            unsigned from = Transposed ? lane % 4 * 2 + low : lane / 4,
+                     element = Transposed ? lane / 4 : lane % 4 * 2 + low;
+            memcpy((char *)&r[j] + 2 * low, (const char *)rows[j * 8 + from] + 2 * element, 2);
         }
 }
 static inline void ldmatrix_x2(uint32_t r[2], const void *row)
