@@ -49,7 +49,7 @@ if(LOCKSTEP_CUDA_SIM)
     find_program(LOCKSTEP_CXX NAMES g++ REQUIRED)
     # No contraction and no errno, as for the C files. The shim that stands in for CUDA uses no library of C++'s.
     set(cuda_compile ${LOCKSTEP_CXX} -x c++ -std=c++17 -O2 -g -fPIC -fno-exceptions -fno-rtti -ffp-contract=off
-        -fno-math-errno -Wall -Wextra -DCUSIM -I${PROJECT_SOURCE_DIR}/tests/cusim/include ${cuda_includes})
+        -fno-math-errno -Wall -Wextra -Wno-unknown-pragmas -DCUSIM -I${PROJECT_SOURCE_DIR}/tests/cusim/include ${cuda_includes})
     foreach(folder ${CUDAToolkit_INCLUDE_DIRS})
         list(APPEND cuda_compile -isystem ${folder})
     endforeach()
