@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/backend_case.h"
 #include "support/op_case_parts.h"
 
 enum { REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
@@ -65,6 +66,9 @@ int op_case_levels(void)
 
 void op_case_open(op_case *c, const ls_op *op, void *arguments)
 {
+    if (!test_backend()->host_memory && op->cuda == NULL) {
+        skip();
+    }
     memset(c, 0, sizeof *c);
     c->op = op;
     c->arguments = arguments;
