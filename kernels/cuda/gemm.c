@@ -8,6 +8,8 @@
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_rows.h"
 
+/* As everything the runtime makes products of: its memory plans and the starts of parameters see to it. Other matrices
+ * take other algorithms, and so have other bits. */
 static bool is_aligned(const ls_view *view)
 {
     return (uintptr_t)view->data % 256 == 0;

@@ -283,7 +283,7 @@ void op_case_run_levels(op_case *c, int max_threads, int repeats)
                 char what[128];
                 snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, op_run_level_name(level),
                          n_threads, repeat);
-                (void)run_once(c, level, repeat, what, true);
+                (void)run_once(c, level, c->fixed_alignment ? c->shift : repeat, what, true);
             }
             op_run_end();
         }
