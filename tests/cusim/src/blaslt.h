@@ -15,7 +15,7 @@
 
 #include "internal.h"
 
-/* ---- what descriptors hold: the types of the fields are those of the attributes ---------------------------------- */
+/* ---- what descriptors hold: the types of the fields are those of the attributes -------------- */
 
 typedef struct cusim_lt_desc {
     int32_t compute_type, scale_type, pointer_mode, trans_a, trans_b, trans_c;

@@ -10,13 +10,13 @@ import sys
 
 ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 SEEDS = range(1, 11)
-TSAN_SEEDS = range(0, 4)
+TSAN_SEEDS = (0, 1, 5)      # in order, others first, lazy: reports do not depend on the seed
 
 # What the plain build must show: "wrong" data in these orders, or a message in every one.
 ALL = tuple(ORDERS)
 KERNELS = {
     # name: (plain: orders with wrong data, message in all variants, address report, thread report)
-    "static_overrun": ((), None, "global-buffer-overflow", None),
+    "static_overrun": ((), None, "global-buffer-overflow|out of bounds", None),
     "dynamic_overrun": ((), None, "heap-buffer-overflow", None),
     "global_overrun": ((), None, "heap-buffer-overflow", None),
     "misaligned": (None, None, "misaligned address", None),
@@ -77,7 +77,7 @@ def kernel_bugs(variant, program):
                 found = re.search(message, output) and re.search(r"planted\.cu:\d+", output) and f"{name}_kernel" in output
                 expect(f"{name}, {order}: message", code != 0 and found, output)
             elif report is not None:
-                expect(f"{name}, {order}: {report}", code != 0 and report in output and "planted.cu" in output, output)
+                expect(f"{name}, {order}: {report}", code != 0 and re.search(report, output) and re.search(r"planted\.cu:\d+", output), output)
             elif wrong is not None and order in wrong and variant != "thread":
                 expect(f"{name}, {order}: wrong data", code == 1, output)
 
