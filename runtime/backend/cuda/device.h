@@ -57,6 +57,8 @@ void lsi_cuda_device_abort(ls_device *device);
 void lsi_cuda_device_fail(ls_device *device, ls_status status, const char *message);
 /* An error that CUDA gave while the host waited: the message names the ops that may have caused it. */
 void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error);
+/* What a call that queues work on the stream ended with, being this thread's failure record. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status);
 /* The failure that stopped the device, on the calling thread's record; LS_OK while it runs. */
 LS_MUST_USE ls_status lsi_cuda_device_check(lsi_cuda_device *device);
 

@@ -58,6 +58,19 @@ void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error)
     lsi_cuda_device_fail(&device->head, status, ls_failure_message());
 }
 
+/* After work has broken down every call fails alike, and the one that is told of it is not to blame. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status)
+{
+    cudaError_t error = cudaStreamQuery(stream);
+
+    if (error == cudaSuccess || error == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        lsi_cuda_device_fail(&device->head, status, ls_failure_message());
+    } else {
+        lsi_cuda_device_fail_wait(device, error);
+    }
+}
+
 ls_status lsi_cuda_device_check(lsi_cuda_device *device)
 {
     lsi_failure failure;

@@ -139,7 +139,7 @@ ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail(stream->device, status, ls_failure_message());
+    lsi_cuda_device_fail_queue(d, s->cuda, status);
     return LS_OK;
 }
 
@@ -179,7 +179,7 @@ static ls_status launch_failed(ls_stream *stream, const ls_op *op, ls_status sta
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail(stream->device, status, ls_failure_message());
+    lsi_cuda_device_fail_queue(d, ((lsi_cuda_queue *)stream)->cuda, status);
     return LS_OK;
 }
 
@@ -206,7 +206,8 @@ ls_status lsi_cuda_stream_launch(ls_stream *stream, const ls_op *op, const void 
         cudaError_t error = cudaStreamSynchronize(s->cuda);
 
         if (error != cudaSuccess) {
-            return launch_failed(stream, op, LSI_CUDA_FAIL(error, "on stream %s", s->name));
+            status = LSI_CUDA_FAIL(error, "op %s on stream %s", op->name, s->name);
+            lsi_cuda_device_fail(stream->device, status, ls_failure_message());
         }
     }
     return LS_OK;
