@@ -67,11 +67,12 @@ cudaError_t cudaDeviceReset(void)
     return cusim_leave(cudaSuccess);
 }
 
+/* Answers without a usable driver, too: 0 where there is none. */
 cudaError_t cudaDriverGetVersion(int *out)
 {
-    CUSIM_ENTER(cudaDriverGetVersion);
-    *out = cusim.machine.cuda_version;
-    return cusim_leave(cudaSuccess);
+    int code = cusim_call(CUSIM_FN_cudaDriverGetVersion, CUSIM_NO_STREAM, NULL);
+    *out = cusim.machine.has_driver ? cusim.machine.cuda_version : 0;
+    return cusim_set_error((cudaError_t)code);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *out)
