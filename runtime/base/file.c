@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +228,11 @@ ls_status lsi_file_make_folders(const char *path)
     }
     lsi_memory_free(partial);
     return status;
+}
+
+void lsi_file_outlive_limit(void)
+{
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 void lsi_file_hold_standard(void)

@@ -20,6 +20,8 @@ LS_MUST_USE ls_status lsi_file_make_folders(const char *path);
 /* Occupies those of the descriptors 0, 1, 2 that the process was started without. The next file opened would otherwise
  * get the number, and messages would be written into it. Reading and writing them fail as on closed ones. */
 void lsi_file_hold_standard(void);
+/* A file that grows beyond the limit of the process (RLIMIT_FSIZE) is a failure of the write, not the process's end. */
+void lsi_file_outlive_limit(void);
 
 /* Folder of a path ("." for a bare name), joined path (absolute `name` wins), name without folder and extension. All
  * are new counted strings. */

@@ -187,7 +187,7 @@ const lsi_safetensors *lsi_checkpoint_tensors(const lsi_checkpoint *checkpoint, 
 
 /* ---- using ----------------------------------------------------------------------------------------------------- */
 
-ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int n_parts)
+ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int n_parts, lsi_watchdog *watchdog)
 {
     int64_t next = 0;
 
@@ -195,6 +195,7 @@ ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int 
         for (int k = 0; k < checkpoint->manifest.file[i].n_pieces; k++) {
             if (next++ % n_parts == part) {
                 LS_TRY(check_piece(checkpoint, i, k));
+                lsi_watchdog_tick(watchdog);
             }
         }
     }
@@ -281,7 +282,7 @@ ls_status lsi_checkpoint_weights_hash(const char *path, char out[33])
         return hash_file(path, out);
     }
     LS_TRY(lsi_checkpoint_open(path, &checkpoint));
-    ls_status status = lsi_checkpoint_verify(checkpoint, 0, 1);
+    ls_status status = lsi_checkpoint_verify(checkpoint, 0, 1, NULL);
     if (status == LS_OK) {
         status = blame_checkpoint(hash_tensors(&checkpoint->tensors[LSI_LAYOUT_MODEL], out));
     }

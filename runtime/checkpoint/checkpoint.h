@@ -5,6 +5,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "graph/param.h"
+#include "job/watchdog.h"
 #include "train/state.h"
 
 typedef struct lsi_checkpoint lsi_checkpoint;
@@ -19,7 +20,8 @@ const lsi_manifest *lsi_checkpoint_manifest(const lsi_checkpoint *checkpoint);
 const lsi_safetensors *lsi_checkpoint_tensors(const lsi_checkpoint *checkpoint, int layout_file);
 
 /* Hashes every n_parts-th piece, from `part` on: the ranks of a job share the work and agree on the result. */
-LS_MUST_USE ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int n_parts);
+LS_MUST_USE ls_status lsi_checkpoint_verify(const lsi_checkpoint *checkpoint, int part, int n_parts,
+                                            lsi_watchdog *watchdog);
 
 /* Checks that names and shapes are exactly those of these parameters and arrays: ERR_CHECKPOINT names the tensor and
  * both shapes. Borrows `params`. Afterwards lsi_checkpoint_read is a lsi_state_source (n_arrays 1: weights alone are

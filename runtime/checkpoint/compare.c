@@ -142,7 +142,7 @@ static ls_status open_one(comparison *c, int which, int64_t step, lsi_checkpoint
     ls_status status = lsi_checkpoint_open(path, out);
     lsi_memory_free(path);
     if (status == LS_OK) {
-        status = lsi_checkpoint_verify(*out, 0, 1);
+        status = lsi_checkpoint_verify(*out, 0, 1, NULL);
     }
     if (status != LS_OK) {
         lsi_checkpoint_close(out);

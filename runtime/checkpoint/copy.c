@@ -57,6 +57,7 @@ ls_status lsi_copy_open(ls_trainer *trainer, bool shared, lsi_copy *out)
     *out = copy;                /* the pieces lead to the layout where it stays */
     if (status == LS_OK) {
         status = shared ? make_own_pieces(out) : make_whole_pieces(out);
+        out->pieces.watchdog = trainer->rt->watchdog;
     }
     if (status != LS_OK) {
         lsi_copy_close(out);

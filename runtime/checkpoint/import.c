@@ -35,7 +35,7 @@ static bool has(const char *folder, const char *name)
 static ls_status open_checkpoint(const char *folder, source *out)
 {
     LS_TRY(lsi_checkpoint_open(folder, &out->checkpoint));
-    LS_TRY(lsi_checkpoint_verify(out->checkpoint, 0, 1));
+    LS_TRY(lsi_checkpoint_verify(out->checkpoint, 0, 1, NULL));
     out->file = lsi_checkpoint_tensors(out->checkpoint, LSI_LAYOUT_MODEL);
     return LS_OK;
 }

@@ -115,6 +115,7 @@ void lsi_pieces_pack(lsi_pieces *pieces)
     }
     for (int i = 0; i < pieces->n; i++) {
         lsi_hash128(pieces->data[i], (size_t)pieces->piece[i].bytes, pieces->piece[i].hash);
+        lsi_watchdog_tick(pieces->watchdog);
     }
 }
 
@@ -145,6 +146,7 @@ static ls_status write_file(const lsi_pieces *pieces, int file, const char *path
     for (int i = 0; status == LS_OK && i < pieces->n; i++) {
         if (pieces->piece[i].file == file) {
             status = write_piece(fd, path, &pieces->piece[i], pieces->data[i]);
+            lsi_watchdog_tick(pieces->watchdog);
         }
     }
     if (status == LS_OK && fsync(fd) != 0) {

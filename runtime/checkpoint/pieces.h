@@ -4,6 +4,7 @@
 
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
+#include "job/watchdog.h"
 
 typedef struct lsi_piece {
     int file;          /* LSI_LAYOUT_* */
@@ -22,6 +23,7 @@ typedef struct lsi_pieces {
     int n_runs;
     float *array[LSI_STATE_MAX_ARRAYS]; /* borrowed: flat when a snapshot is taken, packed in place after it */
     bool with_headers;                  /* also what each file begins with */
+    lsi_watchdog *watchdog;         /* set by the owner; told of each piece that is hashed or written. NULL: none */
     lsi_piece *piece;
     const void **data; /* of each piece */
     int n;

@@ -92,7 +92,9 @@ static ls_status try_path(search *s)
     mine = (sight){.status = opened ? (int)LS_OK : all[0].status};
     memcpy(mine.message, all[0].message, sizeof mine.message);
     if (opened && s->checkpoint != NULL) {
-        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1), &mine);
+        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1,
+                                   s->rt->watchdog),
+             &mine);
     }
     if (status == LS_OK) {
         status = lsi_job_all_gather(job, &mine, sizeof mine, all);

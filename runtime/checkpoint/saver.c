@@ -1,10 +1,10 @@
 #include "checkpoint/saver.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/failure.h"
@@ -75,8 +75,6 @@ ls_status lsi_saver_open(const lsi_saver_options *options, lsi_saver **out)
     ls_runtime *rt = options->trainer->rt;
     lsi_saver *s;
 
-    /* A file that grows beyond the limit of the process is an error of the write, not the end of the process. */
-    signal(SIGXFSZ, SIG_IGN);
     LS_TRY(lsi_runtime_agree(rt, lsi_memory_alloc(sizeof *s, "checkpoints", (void **)&s)));
     s->options = *options;
     s->trainer = options->trainer;

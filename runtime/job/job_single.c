@@ -38,6 +38,7 @@ ls_status lsi_job_open(const char *program, int *argc, char ***argv, lsi_job **o
     lsi_stop_watch();       /* first: starting takes a while, and a stop may be asked for meanwhile */
     lsi_job_host(host);
     lsi_file_hold_standard();
+    lsi_file_outlive_limit();
     lsi_log_open(program, 0, 1, host);
     ls_status status = check_alone(&rank);
     if (status == LS_OK) {

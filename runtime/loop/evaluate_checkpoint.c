@@ -39,7 +39,8 @@ static ls_status open_inputs(evaluation *e, const char *folder)
     int64_t vocab;
 
     LS_TRY(lsi_checkpoint_open(folder, &e->checkpoint));
-    LS_TRY(lsi_checkpoint_verify(e->checkpoint, e->rt->job->rank, e->rt->job->world));
+    LS_TRY(lsi_checkpoint_verify(e->checkpoint, e->rt->job->rank, e->rt->job->world,
+                                 e->rt->watchdog));
     LS_TRY(lsi_checkpoint_vocab(e->checkpoint, config, &vocab));
     LS_TRY(add_hint(config, lsi_dataset_open_val(config, vocab, &e->val)));
     LS_TRY(lsi_model_build(config, e->val, &e->model));

@@ -66,7 +66,7 @@ static ls_status open_model(generator *g)
         .source = lsi_checkpoint_read_weights,
     };
 
-    LS_TRY(lsi_checkpoint_verify(g->checkpoint, 0, 1));
+    LS_TRY(lsi_checkpoint_verify(g->checkpoint, 0, 1, NULL));
     LS_TRY(lsi_model_build(g->config, &shapes, &g->model));
     LS_TRY(lsi_checkpoint_bind_weights(g->checkpoint, lsi_graph_params(g->model.graph)));
     options.source_argument = g->checkpoint;

@@ -111,6 +111,7 @@ static ls_status load(ls_trainer *t, lsi_state_source source, void *argument, bo
     for (int a = 0; status == LS_OK && a < lsi_state_n_arrays(t); a++) {
         for (int64_t at = 0; status == LS_OK && at < t->sizes.n_elements; at += PIECE) {
             status = load_piece(t, &l, a, at, min(PIECE, t->sizes.n_elements - at));
+            lsi_watchdog_tick(t->rt->watchdog);
         }
     }
     lsi_memory_free(l.piece);

@@ -21,7 +21,7 @@ static ls_status open_and_verify(const char *folder, int n_parts)
     LS_TRY(lsi_checkpoint_open(folder, &checkpoint));
     ls_status status = LS_OK;
     for (int part = 0; status == LS_OK && part < n_parts; part++) {
-        status = lsi_checkpoint_verify(checkpoint, part, n_parts);
+        status = lsi_checkpoint_verify(checkpoint, part, n_parts, NULL);
     }
     lsi_checkpoint_close(&checkpoint);
     return status;
@@ -181,7 +181,7 @@ static void parts_cover_every_piece(void **state)
 
         CHECK_OK(lsi_checkpoint_open(folder, &checkpoint));
         for (int part = 0; part < n_parts; part++) {
-            n_failed += lsi_checkpoint_verify(checkpoint, part, n_parts) == LS_ERR_CHECKPOINT;
+            n_failed += lsi_checkpoint_verify(checkpoint, part, n_parts, NULL) == LS_ERR_CHECKPOINT;
         }
         assert_int_equal(n_failed, 1);
         lsi_checkpoint_close(&checkpoint);
