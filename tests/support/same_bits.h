@@ -1,6 +1,6 @@
 /* Where the cuda kernels follow the cpu's rule to the last bit: not promised to users, but it makes the op cases sharp. */
-#ifndef CUSIM_SUPPORT_SAME_BITS_H
-#define CUSIM_SUPPORT_SAME_BITS_H
+#ifndef LS_TESTS_SUPPORT_SAME_BITS_H
+#define LS_TESTS_SUPPORT_SAME_BITS_H
 
 #include "support/op_run.h"
 

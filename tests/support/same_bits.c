@@ -1,4 +1,4 @@
-#include "same_bits.h"
+#include "support/same_bits.h"
 
 #include <math.h>
 #include <stdlib.h>
