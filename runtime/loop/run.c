@@ -251,7 +251,8 @@ static ls_status loop(run *r)
     int64_t end = r->trainer->end_step;
 
     if (r->from.step >= end) {
-        lsi_log_info("this run is finished: step %lld of %lld is done", (long long)r->from.step, (long long)end);
+        lsi_log_info("this run is finished: step %lld of %lld is done; checkpoint.resume = never begins anew",
+                     (long long)r->from.step, (long long)end);
     }
     if (r->from.found && r->from.step < end) {
         LS_TRY(after_step(r)); /* an evaluation that was due and not done */
@@ -353,6 +354,11 @@ static ls_status describe(ls_runtime *rt, const ls_run_parts *p)
 
 ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
 {
+    LS_TRY(lsi_runtime_agree(runtime, parts->struct_size == sizeof *parts
+                                          ? LS_OK
+                                          : LS_FAIL(LS_ERR_CONFIG,
+                                                    "ls_run_parts.struct_size is %zu, this library's has %zu bytes",
+                                                    parts->struct_size, sizeof *parts)));
     if (runtime->dry_run) {
         return describe(runtime, parts);
     }
