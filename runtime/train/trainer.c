@@ -267,6 +267,27 @@ static void release(lsi_runtime_child *child)
     ls_trainer_destroy(&t);
 }
 
+/* Ranks that build different models would train something that nobody wrote down. */
+static ls_status check_same_model(const ls_trainer *t)
+{
+    lsi_job *job = t->rt->job;
+    uint64_t mine = lsi_param_identity(t->params), *all;
+
+    LS_TRY(lsi_runtime_agree(
+        t->rt, lsi_memory_alloc((size_t)job->world * sizeof *all, "models of all ranks", (void **)&all)));
+    ls_status status = lsi_job_all_gather(job, &mine, sizeof mine, all);
+    for (int r = 0; status == LS_OK && r < job->world; r++) {
+        if (all[r] != mine) {
+            status = LS_FAIL(LS_ERR_CONFIG,
+                             "this rank and rank %d have built different models: names, shapes or initial values of "
+                             "parameters differ",
+                             r);
+        }
+    }
+    lsi_memory_free(all);
+    return lsi_runtime_agree(t->rt, status);
+}
+
 ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                              const lsi_trainer_options *options, ls_trainer **out)
 {
@@ -294,6 +315,9 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
 
     lsi_watchdog_enter(runtime->watchdog, "building the trainer");
     ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
+    if (status == LS_OK) {
+        status = check_same_model(t);
+    }
     if (status == LS_OK) {
         status = lsi_sizes_check(runtime, &t->sizes);
     }
