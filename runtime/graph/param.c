@@ -28,6 +28,31 @@ static int find(const lsi_param_table *table, const char *name, uint64_t key)
     return -1;
 }
 
+uint64_t lsi_param_identity(const lsi_param_table *table)
+{
+    uint64_t identity = (uint64_t)table->n;
+
+    for (int i = 0; i < table->n; i++) {
+        const lsi_param *p = &table->param[i];
+        const struct {
+            uint64_t before, key;
+            int64_t rank, dim[LS_MAX_RANK], offset, kind;
+            double value;
+        } words = {
+            .before = identity,
+            .key = p->key,
+            .rank = p->shape.rank,
+            .dim = {p->shape.dim[0], p->shape.dim[1], p->shape.dim[2], p->shape.dim[3]},
+            .offset = p->offset,
+            .kind = (int64_t)p->init.kind,
+            .value = (double)p->init.value,
+        };
+
+        identity = lsi_hash64(&words, sizeof words);
+    }
+    return identity;
+}
+
 int lsi_param_find(const lsi_param_table *table, const char *name)
 {
     return find(table, name, lsi_hash_text(name));

@@ -30,6 +30,8 @@ typedef struct lsi_param_table {
 } lsi_param_table;
 
 const lsi_param_table *lsi_graph_params(const ls_graph *graph);
+/* Equal where names, shapes and initial values of all parameters are. */
+uint64_t lsi_param_identity(const lsi_param_table *table);
 /* Index of a parameter, or -1. */
 int lsi_param_find(const lsi_param_table *table, const char *name);
 /* The parameter that holds element `element` (>= 0) of the flat index, in its padding or in the gap behind it, too. The

@@ -151,7 +151,10 @@ static const ls_layer_kind kind = {
 
 ls_var ls_linear(ls_graph *graph, const char *name, ls_var x, int64_t out_features, const ls_linear_options *options)
 {
-    linear l = {.options = *options, .out_features = out_features};
+    linear l = {.out_features = out_features};
 
+    if (options != NULL) {
+        l.options = *options;
+    }
     return ls_layer_append(graph, &kind, name, &x, 1, &l, sizeof l);
 }

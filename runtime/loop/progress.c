@@ -35,7 +35,8 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
         return;
     }
     double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;
-    if (info->step < progress->end_step) {
+    /* The first step's time is the start-up's too. */
+    if (info->step < progress->end_step && progress->recent_seconds > 0) {
         lsi_text_append(&left, "  ");
         lsi_number_append_seconds_human(&left, seconds * (double)(progress->end_step - info->step));
         lsi_text_append(&left, " left");

@@ -54,12 +54,12 @@ static void append_batch(lsi_text *text, const ls_runtime *rt, int64_t steps)
                     (long long)g->n_slots, (long long)g->micro_batch, g->n_lanes);
 }
 
-void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const ls_dataset *val)
+void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dataset *train, const ls_dataset *val)
 {
     const ls_runtime *rt = trainer->rt;
     lsi_text text = {0};
 
-    lsi_text_append(&text, "model      %s, ", rt->config->model.kind);
+    lsi_text_append(&text, "model      %s, ", model);
     append_grouped(&text, trainer->params->n_counted);
     lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute, lsi_precision_note(rt->config, rt->backend));
     append_data(&text, train, val);

@@ -6,7 +6,7 @@
 #include "train/trainer.h"
 
 /* Rank 0: a few lines on model, data, ranks and memory. */
-void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const ls_dataset *val);
+void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dataset *train, const ls_dataset *val);
 /* Rank 0: where the run goes on from, what a checkpoint takes and what is free. saver NULL: none are written. */
 void lsi_report_checkpoints(const ls_trainer *trainer, const lsi_resume *from, const lsi_saver *saver);
 /* Collective: parameters, steps, buckets, lanes and slots per rank, bytes per rank by class. */

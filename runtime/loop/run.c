@@ -22,6 +22,7 @@
 typedef struct run {
     ls_runtime *rt;
     ls_run_parts parts; /* what is trained; borrowed */
+    const char *model;   /* what messages call it */
     ls_trainer *trainer;
     lsi_checkpoint_place place;
     lsi_resume from;
@@ -135,7 +136,7 @@ static ls_status open_run(run *r)
     r->events.trainer = r->trainer;
     r->events.tokens = p->train->input_dtype == LS_I32;
     r->events.n_written = r->from.step;
-    lsi_report_start(r->trainer, p->train, p->val);
+    lsi_report_start(r->trainer, r->model, p->train, p->val);
     lsi_report_checkpoints(r->trainer, &r->from, r->saver);
     lsi_progress_open(&r->progress, r->trainer, r->events.tokens);
     return lsi_events_start(&r->events, r->from.path);
@@ -251,7 +252,8 @@ static ls_status loop(run *r)
     int64_t end = r->trainer->end_step;
 
     if (r->from.step >= end) {
-        lsi_log_info("this run is finished: step %lld of %lld is done", (long long)r->from.step, (long long)end);
+        lsi_log_info("this run is finished: step %lld of %lld is done; checkpoint.resume = never begins anew",
+                     (long long)r->from.step, (long long)end);
     }
     if (r->from.found && r->from.step < end) {
         LS_TRY(after_step(r)); /* an evaluation that was due and not done */
@@ -351,13 +353,18 @@ static ls_status describe(ls_runtime *rt, const ls_run_parts *p)
     return lsi_report_dry_run(rt, lsi_graph_params(p->graph), p->train, p->val, &sizes);
 }
 
-ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
+static ls_status run_parts(ls_runtime *runtime, const ls_run_parts *parts, const char *model)
 {
+    LS_TRY(lsi_runtime_agree(runtime, parts->struct_size == sizeof *parts
+                                          ? LS_OK
+                                          : LS_FAIL(LS_ERR_CONFIG,
+                                                    "ls_run_parts.struct_size is %zu, this library's has %zu bytes",
+                                                    parts->struct_size, sizeof *parts)));
     if (runtime->dry_run) {
         return describe(runtime, parts);
     }
 
-    run r = {.rt = runtime, .parts = *parts, .place = {.lock = -1}};
+    run r = {.rt = runtime, .parts = *parts, .model = model, .place = {.lock = -1}};
     ls_status status = open_run(&r);
 
     if (status == LS_OK) {
@@ -374,6 +381,11 @@ ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
     }
     close_run(&r);
     return status;
+}
+
+ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
+{
+    return run_parts(runtime, parts, "of this program");
 }
 
 /* ---- what a configuration names --------------------------------------------------------------------------------- */
@@ -420,7 +432,7 @@ ls_status ls_run(ls_runtime *runtime)
             .accuracy = strcmp(runtime->config->data.kind, "idx") == 0,
         };
 
-        status = ls_run_model(runtime, &parts);
+        status = run_parts(runtime, &parts, runtime->config->model.kind);
     }
     close_inputs(&in);
     return status;

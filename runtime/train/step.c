@@ -296,6 +296,9 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
     ls_trainer *t = trainer;
     int parity = (int)(t->n_queued & 1);
 
+    LS_REQUIRE(t->n_queued < t->end_step, LS_ERR_CONFIG,
+               "ls_trainer_begin of step %lld, but train.steps and train.epochs come to %lld (ls_trainer_n_steps)",
+               (long long)t->n_queued + 1, (long long)t->end_step);
     while (t->n_queued - t->n_done >= t->hooks.steps_in_flight) {
         LS_TRY(lsi_host_collect(t));
     }

@@ -33,10 +33,23 @@ static double configured_schedule(void *argument, int64_t applied)
 
 /* ---- what is known without allocating ------------------------------------------------------------------------ */
 
+/* A program's own graph and data set before anything is read from them. */
+static ls_status check_given(const ls_graph *graph, const ls_dataset *data, const char *what)
+{
+    LS_REQUIRE(graph != NULL, LS_ERR_CONFIG, "the graph to train is NULL; ls_graph_create makes one");
+    LS_REQUIRE(data != NULL, LS_ERR_CONFIG, "the %s is NULL", what);
+    LS_REQUIRE(data->ops != NULL && data->ops->struct_size == sizeof *data->ops && data->ops->read != NULL,
+               LS_ERR_CONFIG, "the %s needs ls_dataset.ops with struct_size and a read function", what);
+    LS_REQUIRE(data->n_samples >= 1, LS_ERR_DATA, "the %s has %lld samples (ls_dataset.n_samples)", what,
+               (long long)data->n_samples);
+    return LS_OK;
+}
+
 ls_status lsi_trainer_check_data(const ls_graph *graph, const ls_dataset *data, const char *what)
 {
     lsi_graph_io io;
 
+    LS_TRY(check_given(graph, data, what));
     lsi_graph_get_io(graph, &io);
     int64_t takes = ls_shape_count(&io.input_shape), has = ls_shape_count(&data->input_shape);
     LS_REQUIRE(io.input_dtype == data->input_dtype && takes == has, LS_ERR_CONFIG,
@@ -91,8 +104,11 @@ ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls_var loss, c
                             const lsi_trainer_options *options, lsi_sizes *out)
 {
     ls_trainer t = {.rt = runtime, .graph = graph, .data = data};
-    ls_status status = lay_out(&t, loss, options);
+    ls_status status = check_given(graph, data, "data");
 
+    if (status == LS_OK) {
+        status = lay_out(&t, loss, options);
+    }
     lsi_lanes_free(&t.lanes);
     *out = t.sizes;
     return status;
@@ -251,6 +267,27 @@ static void release(lsi_runtime_child *child)
     ls_trainer_destroy(&t);
 }
 
+/* Ranks that build different models would train something that nobody wrote down. */
+static ls_status check_same_model(const ls_trainer *t)
+{
+    lsi_job *job = t->rt->job;
+    uint64_t mine = lsi_param_identity(t->params), *all;
+
+    LS_TRY(lsi_runtime_agree(
+        t->rt, lsi_memory_alloc((size_t)job->world * sizeof *all, "models of all ranks", (void **)&all)));
+    ls_status status = lsi_job_all_gather(job, &mine, sizeof mine, all);
+    for (int r = 0; status == LS_OK && r < job->world; r++) {
+        if (all[r] != mine) {
+            status = LS_FAIL(LS_ERR_CONFIG,
+                             "this rank and rank %d have built different models: names, shapes or initial values of "
+                             "parameters differ",
+                             r);
+        }
+    }
+    lsi_memory_free(all);
+    return lsi_runtime_agree(t->rt, status);
+}
+
 ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                              const lsi_trainer_options *options, ls_trainer **out)
 {
@@ -258,6 +295,7 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     ls_trainer *t;
     int k = 0;
 
+    LS_TRY(lsi_runtime_agree(runtime, check_given(graph, data, "data")));
     LS_TRY(lsi_runtime_agree(runtime, lsi_memory_alloc(sizeof *t, "trainer", (void **)&t)));
     t->rt = runtime;
     t->device = runtime->device;
@@ -277,6 +315,9 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
 
     lsi_watchdog_enter(runtime->watchdog, "building the trainer");
     ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
+    if (status == LS_OK) {
+        status = check_same_model(t);
+    }
     if (status == LS_OK) {
         status = lsi_sizes_check(runtime, &t->sizes);
     }

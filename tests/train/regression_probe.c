@@ -1,11 +1,13 @@
-/* regression_probe [--whole train|val] section.key=value...
+/* regression_probe [--whole train|val] [--alter RANK] section.key=value...
  *
  * Trains the regression of tests/support/model_case.h on made-up samples through the real runtime and trainer, for
  * test_regression.py, and evaluates it on samples that leave the last slot short. Some targets of either set are
  * ignored. Prints the loss of the last step, the weights' hash, the evaluation, and what the test's own model in double
- * makes of the same weights and samples. --whole: that data set says its targets are whole numbers. */
+ * makes of the same weights and samples. --whole: that data set says its targets are whole numbers. --alter: that rank
+ * starts one parameter otherwise. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -142,13 +144,16 @@ static ls_status train(ls_runtime *rt, ls_trainer *t, const char *whole)
     return report(rt, t, whole, info.loss);
 }
 
-static ls_status run(ls_runtime *rt, const char *whole)
+static ls_status run(ls_runtime *rt, const char *whole, int altered)
 {
     ls_dataset data = make_data(N_TRAIN, whole);
     lsi_model model;
     ls_trainer *t;
 
     model_case_build(MODEL_CASES - 1, 0.1, &model);
+    if (rt->job->rank == altered) {
+        lsi_graph_params(model.graph)->param[1].init.value *= 2;
+    }
     ls_status status = ls_trainer_create(rt, model.graph, model.loss, &data, &t);
 
     if (status == LS_OK) {
@@ -166,7 +171,8 @@ int main(int argc, char **argv)
     ls_runtime *rt;
     ls_status status = lsi_job_open("trainer", &argc, &argv, &job);
     const char *whole = argc > 2 && strcmp(argv[1], "--whole") == 0 ? argv[2] : NULL;
-    int first = whole != NULL ? 3 : 1;
+    int altered = argc > 2 && strcmp(argv[1], "--alter") == 0 ? atoi(argv[2]) : -1;
+    int first = whole != NULL || altered >= 0 ? 3 : 1;
 
     if (status != LS_OK) {
         return ls_status_exit_code(status);
@@ -180,6 +186,6 @@ int main(int argc, char **argv)
     if (status != LS_OK) {
         return ls_status_exit_code(status);
     }
-    status = run(rt, whole);
+    status = run(rt, whole, altered);
     return ls_runtime_close(&rt, status);
 }

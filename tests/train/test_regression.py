@@ -53,6 +53,11 @@ for compute in ["f32", "f16", "bf16"]:
         if np in case.worlds(np):
             case.check(train(settings + more, np) == first, f"{compute}: other numbers with np={np} {more}")
 
+for np in case.worlds(2, 3)[-1:]:
+    result = start(["train.steps=1"], np, ["--alter", "1"])
+    case.check(result.returncode == 2 and "different models" in result.stderr,
+               f"ranks with different models: exit {result.returncode}\n{result.stderr}")
+
 if case.sanitizer == "thread":
     for np in case.worlds(1, 2):
         for graphs in ["off", "on"]:

@@ -25,8 +25,8 @@ LS_MUST_USE ls_status ls_checkpoints_open(ls_trainer *trainer, ls_checkpoints **
 /* Collective, after every ls_trainer_end. *stop becomes true on all ranks at the same step. Training does not wait for
  * the disk; a failure to write is returned, or printed, as checkpoint.on_error says. */
 LS_MUST_USE ls_status ls_checkpoints_step(ls_checkpoints *checkpoints, bool *stop);
-/* Collective. Saves the last step unless that is done, waits until it is on disk, releases everything. STOPPED after a
- * stop on request. Accepts NULL. */
+/* Collective, before ls_trainer_destroy. Saves the last step unless that is done, waits until it is on disk, releases
+ * everything. STOPPED after a stop on request. Accepts NULL. */
 LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints **checkpoints);
 
 /* Any thread of any rank, also a signal handler: asks the job to save and leave after the current or the next step. */

@@ -25,7 +25,8 @@ typedef struct ls_linear_options {
     const char *tied_to;    /* use this parameter as the weight ([out, in]) instead of an own one; NULL: not */
 } ls_linear_options;
 
-/* y[.., out] = x[.., in] W + b, over the last extent. */
+/* y[.., out] = x[.., in] W + b, over the last extent. options NULL or all 0: both start at 0, which a hidden layer
+ * cannot learn from; give it a weight such as {LS_INIT_NORMAL, 0.02f}. */
 ls_var ls_linear(ls_graph *graph, const char *name, ls_var x, int64_t out_features, const ls_linear_options *options);
 /* Normalises the last extent to mean 0, variance 1 (eps 1e-5), scales and shifts; weight starts at 1, bias at 0. */
 ls_var ls_layernorm(ls_graph *graph, const char *name, ls_var x);
