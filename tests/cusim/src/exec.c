@@ -35,8 +35,7 @@ void cusim_set_order(int order, uint64_t seed)
     cusim_exec_random();
 }
 
-/* ---- faults --------------------------------------------------------------------------------------------------------
- */
+/* ---- faults --------------------------------------------------------------------------------- */
 
 void cusim_exec_fail(const char *file, int line, const char *format, ...)
 {
@@ -79,8 +78,7 @@ void cusim_exec_stuck(void)
     cusim_exec_fail(cusim_exec_self()->file, cusim_exec_self()->line, "deadlock in the block");
 }
 
-/* ---- threads
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 void cusim_fence(void)
 {

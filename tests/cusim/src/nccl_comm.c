@@ -104,8 +104,11 @@ void cusim_nccl_advance(struct ncclComm *comm)
         if (cusim_nccl_peers_lost(comm)) {
             comm->state = ncclRemoteError;
         }
-    } else if (comm->stage == CUSIM_NCCL_LEAVING) {
+    } else if (comm->stage == CUSIM_NCCL_LEAVING && comm->state == ncclInProgress) {
         try_leave(comm);
+        if (comm->state == ncclInProgress && cusim_nccl_peers_lost(comm)) {
+            comm->state = ncclRemoteError;
+        }
     }
 }
 
@@ -202,6 +205,9 @@ ncclResult_t ncclCommAbort(ncclComm_t handle)
     struct ncclComm *comm = cusim_nccl_find(handle);
     if (comm != NULL) {
         comm->aborted = true; /* operations on streams end without having done anything */
+        if (comm->stage == CUSIM_NCCL_JOINING) {
+            atomic_store(&comm->control->ranks[comm->rank].presence, CUSIM_NCCL_FAILED);
+        }
         atomic_store(&comm->control->ranks[comm->rank].gone, 1);
         cusim_nccl_close(comm);
     }

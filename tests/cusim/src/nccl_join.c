@@ -112,6 +112,9 @@ void cusim_nccl_try_join(struct ncclComm *comm)
     comm->state = step_join(comm);
     if (comm->state == ncclSuccess) {
         comm->stage = CUSIM_NCCL_RUNNING;
+        if (comm->id.pid == getpid() && atomic_exchange(&comm->control->id_closed, 1) == 0) {
+            close(comm->id.fd);
+        }
     } else if (comm->state != ncclInProgress) {
         atomic_store(&comm->control->ranks[comm->rank].presence, CUSIM_NCCL_FAILED);
     }

@@ -54,8 +54,10 @@ static bool step_send(struct ncclComm *comm, cusim_nccl_task *task, size_t *offs
         task->number - atomic_load(&channel->consumed) < CUSIM_NCCL_RING) {
         char *memory = cusim_nccl_segment_reach(&comm->segments[comm->rank][CUSIM_NCCL_MESSAGES], at + bytes, true);
 
-        CUSIM_READS(task->in, bytes);
-        memcpy(memory + at, task->in, bytes);
+        if (bytes > 0) {
+            CUSIM_READS(task->in, bytes);
+            memcpy(memory + at, task->in, bytes);
+        }
         channel->ring[task->number % CUSIM_NCCL_RING].call = task->call;
         channel->ring[task->number % CUSIM_NCCL_RING].offset = at;
         atomic_store(&channel->posted, task->number + 1);
@@ -76,8 +78,10 @@ static bool step_receive(struct ncclComm *comm, cusim_nccl_task *task)
     size_t at = channel->ring[task->number % CUSIM_NCCL_RING].offset;
     check_pair(comm, sent, &task->call, task->number);
     char *memory = cusim_nccl_segment_reach(&comm->segments[task->call.root][CUSIM_NCCL_MESSAGES], at + bytes, false);
-    CUSIM_WRITES(task->out, bytes);
-    memcpy(task->out, memory + at, bytes);
+    if (bytes > 0) {
+        CUSIM_WRITES(task->out, bytes);
+        memcpy(task->out, memory + at, bytes);
+    }
     atomic_store(&channel->consumed, task->number + 1);
     return true;
 }

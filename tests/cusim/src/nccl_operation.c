@@ -13,8 +13,7 @@ size_t cusim_nccl_operation_bytes(int n_tasks)
     return sizeof(cusim_nccl_operation) + (size_t)n_tasks * sizeof(cusim_nccl_task);
 }
 
-/* ---- what others may see -------------------------------------------------------------------------------------------
- */
+/* ---- what others may see --------------------------------------------------------------------- */
 static void publish(struct ncclComm *comm, cusim_nccl_activity activity, const cusim_nccl_call *call)
 {
     cusim_nccl_rank *self = &comm->control->ranks[comm->rank];
@@ -33,11 +32,17 @@ static void publish_messages(cusim_nccl_operation *operation)
 
     self->text[0] = '\0';
     for (int i = 0; i < operation->n_tasks; i++) {
-        if (operation->tasks[i].call.kind >= CUSIM_NCCL_SEND && length + 4 < sizeof self->text) {
-            length += (size_t)snprintf(self->text + length, sizeof self->text - length, length > 0 ? " + " : "");
-            cusim_nccl_describe(&operation->tasks[i].call, self->text + length, sizeof self->text - length);
-            length = strlen(self->text);
+        static const char between[] = " + ";
+
+        if (operation->tasks[i].call.kind < CUSIM_NCCL_SEND || length + sizeof between >= sizeof self->text) {
+            continue;
         }
+        if (length > 0) {
+            memcpy(self->text + length, between, sizeof between);
+            length += sizeof between - 1;
+        }
+        cusim_nccl_describe(&operation->tasks[i].call, self->text + length, sizeof self->text - length);
+        length = strlen(self->text);
     }
     publish(operation->comm, CUSIM_NCCL_IN_MESSAGES, NULL);
 }

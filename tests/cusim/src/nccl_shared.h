@@ -76,7 +76,8 @@ typedef struct cusim_nccl_rank {
 } cusim_nccl_rank;
 
 typedef struct cusim_nccl_control {
-    uint64_t token; /* of the unique id */
+    uint64_t token;        /* of the unique id */
+    _Atomic int id_closed; /* by the process that made it, once all have joined */
     cusim_nccl_rank ranks[CUSIM_NCCL_RANKS];
     cusim_nccl_channel channels[CUSIM_NCCL_RANKS][CUSIM_NCCL_RANKS]; /* [from][to] */
 } cusim_nccl_control;

@@ -82,8 +82,7 @@ cudaError_t cudaRuntimeGetVersion(int *out)
     return cusim_set_error((cudaError_t)code);
 }
 
-/* ---- properties
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- properties ----------------------------------------------------------------------------- */
 
 static void read_uuid(const char *text, char out[16])
 {
@@ -276,9 +275,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int *out, const char *bus)
     return cusim_leave(cudaErrorInvalidDevice);
 }
 
-/* ---- peers
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- peers ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaDeviceCanAccessPeer(int *out, int device, int peer)
 {

@@ -14,6 +14,7 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
     event->flags = flags;
     event->device = cusim_device;
     *out = event;
+    cusim.n_events++;
     return cudaSuccess;
 }
 
@@ -37,12 +38,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     cusim_record_drop(event->record);
     free(event->frontier);
     free(event);
+    cusim.n_events--;
     return cusim_leave(cudaSuccess);
 }
 
-/* ---- record
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- record --------------------------------------------------------------------------------- */
 
 /* In a capture: a mark in the graph under construction, no node. */
 static cudaError_t record_captured(cusim_event *event, cusim_stream *stream)
@@ -92,9 +92,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     return cusim_leave(record(event, cusim_stream_resolve(stream), flags));
 }
 
-/* ---- wait
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- wait ----------------------------------------------------------------------------------- */
 
 static bool in_frontier(const cusim_stream *stream, const graph_node *node)
 {
@@ -167,9 +165,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cusim_leave(wait(cusim_stream_resolve(stream), event, flags));
 }
 
-/* ---- the host
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the host ------------------------------------------------------------------------------- */
 
 /* Host calls on an event whose last record is a mark in a capture are refused, and end that capture. */
 static cudaError_t captured(const cusim_event *event)
@@ -195,6 +191,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (r != NULL && !r->done)
         return cusim_leave(cudaErrorNotReady);
     CUSIM_TS(if (r != NULL) __tsan_acquire(&r->tsan);)
+    if (r != NULL && r->seconds > cusim.host_seconds)
+        cusim.host_seconds = r->seconds;
     return cusim_leave(cudaSuccess);
 }
 

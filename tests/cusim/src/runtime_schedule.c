@@ -4,8 +4,7 @@
 
 #include <time.h>
 
-/* ---- one step of one stream
- * ---------------------------------------------------------------------------------------------- */
+/* ---- one step of one stream ----------------------------------------------------------------- */
 
 static bool can_run(const cusim_stream *stream)
 {
@@ -87,8 +86,7 @@ static bool step(cusim_stream *stream)
     return made != PROGRESS_NONE;
 }
 
-/* ---- choosing
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Who must go on so that `stream` can. */
 static cusim_stream *needed_by(cusim_stream *stream, int depth)
@@ -198,8 +196,7 @@ static bool step_one(cusim_stream *wanted, bool host_waits)
     return false;
 }
 
-/* ---- for the rest of the runtime
- * ------------------------------------------------------------------------------------------------ */
+/* ---- for the rest of the runtime ------------------------------------------------------------ */
 
 void cusim_run_some(void)
 {
@@ -279,7 +276,10 @@ void cusim_drain_device(int device)
             s = cusim.streams;
             continue;
         }
-        CUSIM_TS(if (s->device == device) __tsan_acquire(&s->tsan);)
+        if (s->device == device) {
+            CUSIM_TS(__tsan_acquire(&s->tsan);)
+            cusim.host_seconds = later(cusim.host_seconds, s->seconds);
+        }
         s = s->next;
     }
 }

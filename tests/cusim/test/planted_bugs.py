@@ -1,5 +1,5 @@
-"""planted_bugs.py VARIANT KERNEL_BUGS STREAM_BUGS: every planted bug is caught as this variant of the build must catch it,
-and the same code done right gives no report.
+"""planted_bugs.py VARIANT KERNEL_BUGS STREAM_BUGS: every planted bug is caught as this variant of the build must catch
+it, and the same code done right gives no report.
 
 VARIANT is plain, address or thread. Kernels run in three orders of threads and blocks, stream scenarios with ten seeds,
 which take each policy twice."""
@@ -50,6 +50,7 @@ STREAMS = {
     "free_not_awaited": "data race",
     "thread_not_joined": "data race",
 }
+LINE = re.compile(r"planted\.cu:\d+")
 failures = []
 
 
@@ -74,10 +75,11 @@ def kernel_bugs(variant, program):
             code, output = run(program, name, "bad", CUSIM_ORDER=number)
             report = {"plain": None, "address": address, "thread": thread}[variant]
             if message is not None:
-                found = re.search(message, output) and re.search(r"planted\.cu:\d+", output) and f"{name}_kernel" in output
+                found = re.search(message, output) and LINE.search(output) and f"{name}_kernel" in output
                 expect(f"{name}, {order}: message", code != 0 and found, output)
             elif report is not None:
-                expect(f"{name}, {order}: {report}", code != 0 and re.search(report, output) and re.search(r"planted\.cu:\d+", output), output)
+                found = re.search(report, output) and LINE.search(output)
+                expect(f"{name}, {order}: {report}", code != 0 and found, output)
             elif wrong is not None and order in wrong and variant != "thread":
                 expect(f"{name}, {order}: wrong data", code == 1, output)
 

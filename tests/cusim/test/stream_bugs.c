@@ -270,8 +270,7 @@ static int default_stream_trusted(world *w)
     return bad;
 }
 
-/* ---- flags and threads
- * -------------------------------------------------------------------------------------------------- */
+/* ---- flags and threads ---------------------------------------------------------------------- */
 
 typedef CUresult (*stream_value_fn)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 static stream_value_fn write_value, wait_value;
@@ -317,7 +316,7 @@ static void *load(void *argument)
     return NULL;
 }
 
-/* A thread fills one pinned buffer again and again; flags say whose it is. stream_waits for "full", the loader for "free". */
+/* A thread fills one pinned buffer again and again; flags say whose it is: "full" the stream's, "free" the loader's. */
 static int flags(world *w, bool stream_waits, bool loader_waits)
 {
     find_entry_points();
@@ -385,8 +384,7 @@ static int thread_not_joined(world *w)
     return bad;
 }
 
-/* ---- choice
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- choice --------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

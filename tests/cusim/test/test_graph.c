@@ -172,8 +172,7 @@ static void updated(void **state)
     OK(cudaGraphExecDestroy(exec));
 }
 
-/* ---- what is refused
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------ */
 
 static void expect_invalidated(void)
 {

@@ -29,8 +29,7 @@ static cudaEvent_t event_of(unsigned flags)
     return e;
 }
 
-/* ---- devices and memory
- * ------------------------------------------------------------------------------------------------- */
+/* ---- devices and memory --------------------------------------------------------------------- */
 
 static void devices(void **state)
 {
@@ -125,8 +124,7 @@ static void pageable_copies(void **state)
     OK(cudaStreamDestroy(s));
 }
 
-/* ---- events, clocks
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- events, clocks ------------------------------------------------------------------------- */
 
 static void events(void **state)
 {
@@ -153,9 +151,11 @@ static void events(void **state)
     assert_int_equal(cudaEventElapsedTime(&ms, from, untimed), cudaErrorInvalidResourceHandle);
     cudaGetLastError();
     OK(cudaSetDevice(1));
-    assert_int_equal(cudaEventRecord(event_of(0), s), cudaErrorInvalidResourceHandle); /* another device's */
+    cudaEvent_t foreign = event_of(0);
+    assert_int_equal(cudaEventRecord(foreign, s), cudaErrorInvalidResourceHandle); /* another device's */
     assert_int_equal(plain_fill(a, 1, N, s), cudaErrorInvalidResourceHandle);
     cudaGetLastError();
+    OK(cudaEventDestroy(foreign));
     OK(cudaSetDevice(0));
     OK(cudaEventDestroy(from));
     OK(cudaEventDestroy(to));
@@ -227,8 +227,7 @@ static void stamps(void **state)
     OK(cudaStreamDestroy(t));
 }
 
-/* ---- host functions, flags, threads
- * --------------------------------------------------------------------------------------------- */
+/* ---- host functions, flags, threads --------------------------------------------------------- */
 
 typedef struct note {
     pthread_mutex_t mutex;
