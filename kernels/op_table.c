@@ -22,6 +22,17 @@
 #include "kernels/ops.def"
 #undef LS_OP
 
+/* Launchers of the cuda kernels, where the build has them. */
+#ifdef LOCKSTEP_CUDA
+#define LS_OP(op, in, out, acc, step_state, attr, flop_count) \
+    ls_status lsi_cuda_##op(ls_stream *stream, const void *arguments);
+#include "kernels/ops.def"
+#undef LS_OP
+#define LSI_CUDA_FUNCTION(op) lsi_cuda_##op
+#else
+#define LSI_CUDA_FUNCTION(op) NULL
+#endif
+
 /* FLOP formulas of the rows that have one. */
 #define LS_NONE 0.0
 #define LS_FLOPS(...) (__VA_ARGS__)
@@ -55,6 +66,7 @@
         .state_access = (ls_state_access)step_state,                                \
         .state_offset = sizeof(ls_view) * (size_t)((in) + (out) + (acc)),           \
         .cpu = op##_cpu,                                                            \
+        .cuda = LSI_CUDA_FUNCTION(op),                                              \
         .flops = op##_flops,                                                        \
     };
 #include "kernels/ops.def"

@@ -1,7 +1,7 @@
 /* Attention, forward: one block of queries after the other meets all keys before it. */
 #include "kernels/cpu/attention.h"
 
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 enum { TILE = LSI_ATTENTION_TILE };
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/dropout.h"
 #include "kernels/cpu/tile.h"
 
 #define LSI_ALIGNED _Alignas(64)    /* a vector load across cache lines takes two turns */

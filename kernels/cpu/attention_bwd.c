@@ -2,7 +2,7 @@
 #include "kernels/cpu/attention.h"
 
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 enum {
     TILE = LSI_ATTENTION_TILE,

@@ -1,14 +1,7 @@
-/* The commit op: checks that the pieces fit, then the decision, which all backends share (kernels/commit.c). */
-#include "kernels/commit.h"
+/* The commit op: checks that the pieces fit, then the decision, which all backends share (kernels/commit_decide.h). */
+#include "kernels/commit_decide.h"
 
 #include "kernels/cpu/kernel.h"
-
-/* A run of n doubles at `start` lies inside one rank's message, behind its header. */
-static int fits(const lsi_commit_args *a, int64_t start, int64_t n)
-{
-    return start >= 0 && start < a->world * a->rank_stride && start % a->rank_stride >= LS_EXCHANGE_HEADER &&
-           start % a->rank_stride + n <= a->rank_stride;
-}
 
 ls_status LSI_CPU_KERNEL(commit)(const ls_cpu_run *run, const void *arguments)
 {
@@ -20,11 +13,11 @@ ls_status LSI_CPU_KERNEL(commit)(const ls_cpu_run *run, const void *arguments)
                LS_ERR_INTERNAL, "commit: %lld values are not %lld messages of %lld", (long long)a->values.count,
                (long long)a->world, (long long)a->rank_stride);
     for (int64_t s = 0; s < a->record_index.count; s++) {
-        LS_REQUIRE(fits(a, record_index[s], 4), LS_ERR_INTERNAL, "commit: slot %lld has its record at %d",
+        LS_REQUIRE(lsi_commit_fits(a, record_index[s], 4), LS_ERR_INTERNAL, "commit: slot %lld has its record at %d",
                    (long long)s, record_index[s]);
     }
     for (int64_t b = 0; b < a->block_index.count; b++) {
-        LS_REQUIRE(fits(a, block_index[b], 1), LS_ERR_INTERNAL, "commit: block %lld has its sum at %d", (long long)b,
+        LS_REQUIRE(lsi_commit_fits(a, block_index[b], 1), LS_ERR_INTERNAL, "commit: block %lld has its sum at %d", (long long)b,
                    block_index[b]);
     }
 

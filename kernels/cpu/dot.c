@@ -2,7 +2,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 static float tile_sum(const float *x, const float *y, int64_t n)
 {

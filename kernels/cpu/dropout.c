@@ -1,6 +1,6 @@
 /* Dropout: y = x * mask / (1 - probability), the mask drawn anew from the counters at every call. */
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/dropout.h"
 
 enum { DROPOUT_CHUNK = 16384 };     /* elements per block, a multiple of LSI_DROPOUT_WORDS */
 

@@ -1,7 +1,8 @@
 /* Activations, sums and products, one element at a time. NaN goes through all of them, ReLU included, as in PyTorch. */
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
-#include "kernels/cpu/math.h"
+#include "kernels/gelu.h"
+#include "kernels/math.h"
 
 enum { ELEMENTS_PER_BLOCK = 16384 };
 
@@ -26,31 +27,6 @@ enum { ELEMENTS_PER_BLOCK = 16384 };
 
 /* ---- GELU ---------------------------------------------------------------------------------------------------- */
 
-/* gelu(x) = x (1 + tanh(u)) / 2 = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: this form keeps
- * the relative accuracy of the tail, where 1 + tanh(u) cancels. */
-typedef struct gelu_parts {
-    float s;            /* s(2u) */
-    float ds;           /* s'(2u) = s(2u) (1 - s(2u)) */
-    float du2;          /* d(2u)/dx */
-} gelu_parts;
-
-static inline gelu_parts gelu_at(float x)
-{
-    const float c1 = 1.5957691216057308f, c3 = 0.071354816272600241f;   /* 2 sqrt(2/pi), 0.044715 times that */
-    gelu_parts p;
-
-    /* Beyond +-16 s is 0 or 1 to the last bit; the clamp keeps x^3 finite. */
-    float t = x < -16.0f ? -16.0f : x;
-    t = t > 16.0f ? 16.0f : t;
-    float square = t * t;
-    float u2 = t * lsi_fma(c3, square, c1);
-    lsi_sigmoid_parts s = lsi_sigmoid(u2);
-    p.s = s.value;
-    p.ds = s.slope;
-    p.du2 = lsi_fma(3.0f * c3, square, c1);
-    return p;
-}
-
 static void gelu_fwd_tile(const lsi_gelu_fwd_args *a, int64_t begin, int64_t n)
 {
     float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
@@ -59,7 +35,7 @@ static void gelu_fwd_tile(const lsi_gelu_fwd_args *a, int64_t begin, int64_t n)
 
     LSI_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
-        y[i] = x[i] * gelu_at(x[i]).s;
+        y[i] = lsi_gelu(x[i]);
     }
     lsi_convert_store(&a->y, begin, n, y);
 }
@@ -74,8 +50,7 @@ static void gelu_bwd_tile(const lsi_gelu_bwd_args *a, int64_t begin, int64_t n)
 
     LSI_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
-        gelu_parts p = gelu_at(x[i]);
-        dx[i] = dy[i] * lsi_fma(x[i] * p.ds, p.du2, p.s);
+        dx[i] = dy[i] * lsi_gelu_slope(x[i]);
     }
     lsi_convert_store(&a->dx, begin, n, dx);
 }

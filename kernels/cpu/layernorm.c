@@ -4,7 +4,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------- */
 

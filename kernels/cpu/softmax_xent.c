@@ -3,7 +3,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 static float row_max(const lsi_softmax_xent_fwd_args *a, int64_t row)
 {

@@ -1,7 +1,7 @@
 /* Register blocking in plain C: a micro tile of constant size stays in vector registers over the whole of k. */
 #include "kernels/cpu/tile.h"
 
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 /* COLUMNS is as many vectors as the registers hold beside ROWS broadcasts: 24 of 32, 12 of 16. */
 #if defined(__AVX512F__)

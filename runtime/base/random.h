@@ -3,13 +3,15 @@
 #ifndef LSI_BASE_RANDOM_H
 #define LSI_BASE_RANDOM_H
 
+#include "base/host_device.h"
+
 #include <stdint.h>
 
 typedef struct lsi_random4 {
     uint32_t v[4];
 } lsi_random4;
 
-static inline lsi_random4 lsi_random_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+LSI_HOST_DEVICE static inline lsi_random4 lsi_random_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 
@@ -29,7 +31,7 @@ static inline lsi_random4 lsi_random_philox(uint64_t key, uint32_t c0, uint32_t 
 }
 
 /* One key from a seed and the hash of a name, so that streams of different names are unrelated. */
-static inline uint64_t lsi_random_key(uint64_t seed, uint64_t name_hash)
+LSI_HOST_DEVICE static inline uint64_t lsi_random_key(uint64_t seed, uint64_t name_hash)
 {
     uint64_t x = name_hash ^ (seed * 0x9E3779B97F4A7C15u);
 
@@ -39,7 +41,7 @@ static inline uint64_t lsi_random_key(uint64_t seed, uint64_t name_hash)
 }
 
 /* Uniform in [0, 1) with 24 bits. */
-static inline float lsi_random_unit(uint32_t bits)
+LSI_HOST_DEVICE static inline float lsi_random_unit(uint32_t bits)
 {
     return (float)(bits >> 8) * 0x1p-24f;
 }

@@ -1,8 +1,8 @@
 /* RUN: timeout=60 */
-/* The errors that kernels/cpu/math.h states, and its special values. */
+/* The errors that kernels/math.h states, and its special values. */
 #include "support/test.h"
 
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 /* Distance in units in the last place of the true value (of the smallest normal number below it). */
 static double ulps(float got, double want)

@@ -4,28 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
-#include "base/failure.h"
 #include "base/random.h"
-#include "base/thread.h"
 #include "support/op_case_parts.h"
 
-enum { MAX_THREADS = 3, REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
+enum { REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
 
 /* A view's contents between guard bands, in memory of its own. */
 typedef struct guarded {
     unsigned char *memory, *data;
     size_t bytes, memory_bytes;
 } guarded;
-
-/* One execution of the op, on a thread that is set up as a stream's thread is. */
-typedef struct execution {
-    const ls_op *op;
-    const void *arguments;
-    ls_cpu_run run;
-    ls_status status;
-    lsi_failure failure;
-} execution;
 
 void *op_case_allocate(size_t bytes)
 {
@@ -72,7 +60,7 @@ static bool is_output(const op_case *c, int index)
 
 int op_case_levels(void)
 {
-    return (int)lsi_isa_best() + 1;
+    return op_run_levels();
 }
 
 void op_case_open(op_case *c, const ls_op *op, void *arguments)
@@ -92,7 +80,7 @@ void op_case_close(op_case *c)
     for (int i = 0; i < c->n_views; i++) {
         free(c->views[i].initial);
         free(c->views[i].values);
-        for (int level = 0; level < LSI_ISA_COUNT; level++) {
+        for (int level = 0; level < OP_RUN_LEVELS_MAX; level++) {
             free(c->views[i].result[level]);
         }
     }
@@ -179,25 +167,6 @@ const void *op_case_result(const op_case *c, const ls_view *view, int level)
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */
 
-static void *execute(void *argument)
-{
-    execution *e = argument;
-    e->status = e->op->cpu(&e->run, e->arguments);
-    if (e->status != LS_OK) {
-        lsi_failure_take(&e->failure);
-    }
-    return NULL;
-}
-
-static ls_status run_on_thread(execution *e)
-{
-    pthread_t thread;
-
-    CHECK_OK(lsi_thread_start(&thread, "op", execute, e));
-    pthread_join(thread, NULL);
-    return e->status == LS_OK ? LS_OK : lsi_failure_adopt(&e->failure);
-}
-
 /* `shift` bytes off the alignment that the backend gives. */
 static guarded guarded_make(const void *contents, size_t bytes, size_t shift)
 {
@@ -252,13 +221,13 @@ static void check_view(op_case *c, int index, int level, const guarded *g, const
 }
 
 /* One execution in fresh guarded memory; `check` also looks at what it left. */
-static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, const char *what, bool check)
+static ls_status run_once(op_case *c, int level, int shift, const char *what, bool check)
 {
     _Alignas(64) unsigned char arguments[LS_OP_MAX_ARGUMENTS];
     guarded memory[OP_CASE_MAX_VIEWS] = {{0}};
     ls_view *views = (ls_view *)arguments;
     ls_step_state before = c->state;
-    execution e = {.op = c->op, .arguments = arguments, .run = {.pool = pool, .priority = 0, .isa = level}};
+    op_run_memory given[OP_CASE_MAX_VIEWS];
 
     assert_in_range(c->op->arguments_bytes, 1, LS_OP_MAX_ARGUMENTS);
     memcpy(arguments, c->arguments, c->op->arguments_bytes);
@@ -268,6 +237,7 @@ static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, cons
             memory[i] = guarded_make(slot->initial, op_case_slot_bytes(slot),
                                      (size_t)shift * ls_dtype_bytes(slot->dtype));
         }
+        given[i] = (op_run_memory){.memory = memory[i].memory, .bytes = memory[i].memory_bytes};
     }
     for (int i = 0; i < c->n_views; i++) {
         const op_case_slot *slot = &c->views[i];
@@ -279,7 +249,7 @@ static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, cons
         memcpy(arguments + c->op->state_offset, &state, sizeof state);
     }
 
-    ls_status status = run_on_thread(&e);
+    ls_status status = op_run(c->op, arguments, given, c->n_views);
     if (check) {
         if (status != LS_OK) {
             fail_msg("%s: %s: %s", what, ls_status_text(status), ls_failure_message());
@@ -303,31 +273,28 @@ static ls_status run_once(op_case *c, lsi_pool *pool, int level, int shift, cons
 void op_case_run_levels(op_case *c, int max_threads, int repeats)
 {
     for (int n_threads = 1; n_threads <= max_threads; n_threads++) {
-        lsi_pool *pool;
-        CHECK_OK(lsi_pool_create(n_threads, &pool));
         for (int level = 0; level < op_case_levels(); level++) {
+            op_run_begin(level, n_threads);
             for (int repeat = 0; repeat < repeats; repeat++) {
                 char what[128];
-                snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, lsi_isa_name((lsi_isa)level),
+                snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, op_run_level_name(level),
                          n_threads, repeat);
-                (void)run_once(c, pool, level, repeat, what, true);
+                (void)run_once(c, level, repeat, what, true);
             }
+            op_run_end();
         }
-        lsi_pool_destroy(&pool);
     }
 }
 
 void op_case_run(op_case *c)
 {
-    op_case_run_levels(c, MAX_THREADS, REPEATS);
+    op_case_run_levels(c, op_run_max_threads(), REPEATS);
 }
 
 ls_status op_case_try(op_case *c)
 {
-    lsi_pool *pool;
-
-    CHECK_OK(lsi_pool_create(1, &pool));
-    ls_status status = run_once(c, pool, op_case_levels() - 1, 0, c->op->name, false);
-    lsi_pool_destroy(&pool);
+    op_run_begin(op_case_levels() - 1, 1);
+    ls_status status = run_once(c, op_case_levels() - 1, 0, c->op->name, false);
+    op_run_end();
     return status;
 }

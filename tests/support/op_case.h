@@ -13,9 +13,9 @@
 #ifndef LS_TESTS_SUPPORT_OP_CASE_H
 #define LS_TESTS_SUPPORT_OP_CASE_H
 
+#include "support/op_run.h"
 #include "support/test.h"
 
-#include "backend/cpu/isa.h"
 #include "kernels/ops.h"
 
 enum { OP_CASE_MAX_VIEWS = 12 };
@@ -27,7 +27,7 @@ typedef struct op_case_slot {
     int shares;                             /* index of the view whose memory this one uses; -1: its own */
     void *initial;                          /* contents before a run */
     float *values;                          /* 16-bit types: the same in f32 */
-    void *result[LSI_ISA_COUNT];            /* and after it, per ISA level */
+    void *result[OP_RUN_LEVELS_MAX];            /* and after it, per ISA level */
 } op_case_slot;
 
 typedef struct op_case {
@@ -36,7 +36,7 @@ typedef struct op_case {
     int n_views;
     op_case_slot views[OP_CASE_MAX_VIEWS];
     ls_step_state state;                    /* given to ops that ask for it: fill before the run */
-    ls_step_state state_after[LSI_ISA_COUNT];
+    ls_step_state state_after[OP_RUN_LEVELS_MAX];
 } op_case;
 
 /* `arguments` is the op's argument struct; the case borrows it. Views are named by their address in it. */

@@ -76,7 +76,7 @@ static void compare(const op_case *c, const ls_view *view, const double *expecte
             if (!isfinite(want) || !isfinite(got)) {
                 if (!(isnan(want) ? isnan(got) : got == want)) {
                     fail_msg("%s, %s: view %d, element %lld is %g, expected %g", c->op->name,
-                             lsi_isa_name((lsi_isa)level), op_case_view_index(c, view), (long long)(k * stride), got,
+                             op_run_level_name(level), op_case_view_index(c, view), (long long)(k * stride), got,
                              want);
                 }
                 continue;
@@ -92,7 +92,7 @@ static void compare(const op_case *c, const ls_view *view, const double *expecte
         }
         if (sqrt(difference_2) > norm * sqrt(expected_2) || worst > max * largest) {
             fail_msg("%s, %s: view %d is off by %.3g of its norm (allowed %.3g) and %.3g of its largest element "
-                     "(allowed %.3g), worst at %lld", c->op->name, lsi_isa_name((lsi_isa)level),
+                     "(allowed %.3g), worst at %lld", c->op->name, op_run_level_name(level),
                      op_case_view_index(c, view), sqrt(difference_2 / expected_2), norm, worst / largest, max,
                      (long long)worst_at);
         }
@@ -104,13 +104,38 @@ void op_case_expect(const op_case *c, const ls_view *view, const double *expecte
     compare(c, view, expected, c->views[op_case_view_index(c, view)].count, 1, norm, max);
 }
 
+static bool is_nan(const void *data, ls_dtype dtype, int64_t i)
+{
+    return dtype != LS_U8 && isnan(element(data, dtype, i));
+}
+
+/* The same bytes; or NaN in the same places, where that may have any. */
+static bool same_elements(const op_case_slot *slot, const void *got, const void *want)
+{
+    size_t size = ls_dtype_bytes(slot->dtype);
+
+    if (!op_run_any_nan()) {
+        return memcmp(got, want, op_case_slot_bytes(slot)) == 0;
+    }
+    for (int64_t i = 0; i < slot->count; i++) {
+        const char *a = (const char *)got + (size_t)i * size, *b = (const char *)want + (size_t)i * size;
+
+        if (memcmp(a, b, size) != 0 && !(is_nan(got, slot->dtype, i) && is_nan(want, slot->dtype, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected)
 {
+    const op_case_slot *slot = &c->views[op_case_view_index(c, view)];
+
     for (int level = 0; level < op_case_levels(); level++) {
         const void *result = op_case_result(c, view, level);
         assert_non_null(result);
-        if (memcmp(result, expected, op_case_slot_bytes(&c->views[op_case_view_index(c, view)])) != 0) {
-            fail_msg("%s, %s: view %d has other bytes than expected", c->op->name, lsi_isa_name((lsi_isa)level),
+        if (!same_elements(slot, result, expected)) {
+            fail_msg("%s, %s: view %d has other bytes than expected", c->op->name, op_run_level_name(level),
                      op_case_view_index(c, view));
         }
     }
@@ -150,17 +175,18 @@ static void expect_rounded_twin(const op_case *c, const op_case *twin, int index
     const void *result = slot->result[level], *wide = twin->views[index].result[level];
 
     if (!is_half(slot->dtype)) {
-        if (memcmp(result, wide, op_case_slot_bytes(slot)) != 0) {
+        if (!same_elements(slot, result, wide)) {
             fail_msg("%s, %s: view %d has other bits than with f32 views", c->op->name,
-                     lsi_isa_name((lsi_isa)level), index);
+                     op_run_level_name(level), index);
         }
         return;
     }
     for (int64_t i = 0; i < slot->count; i++) {
         uint16_t got = ((const uint16_t *)result)[i], want = op_case_to_half(slot->dtype, ((const float *)wide)[i]);
-        if (got != want) {
+        bool both_nan = isnan(op_case_from_half(slot->dtype, got)) && isnan(op_case_from_half(slot->dtype, want));
+        if (got != want && !(both_nan && op_run_any_nan())) {
             fail_msg("%s, %s: view %d, element %lld has bits 0x%04x, with f32 views and rounded 0x%04x", c->op->name,
-                     lsi_isa_name((lsi_isa)level), index, (long long)i, (unsigned)got, (unsigned)want);
+                     op_run_level_name(level), index, (long long)i, (unsigned)got, (unsigned)want);
         }
     }
 }

@@ -1,9 +1,9 @@
 /* What the dropout op and dropout inside attention share: which random words keep an element. */
-#ifndef LSI_KERNELS_CPU_DROPOUT_H
-#define LSI_KERNELS_CPU_DROPOUT_H
+#ifndef LSI_KERNELS_DROPOUT_H
+#define LSI_KERNELS_DROPOUT_H
 
 #include "base/random.h"
-#include "kernels/cpu/kernel.h"
+#include <lockstep/status.h>
 
 enum {
     LSI_DROPOUT_WORDS = 64,         /* random words drawn at once */

@@ -1,32 +1,35 @@
-/* Elementary functions of the cpu kernels: own code, so that the bits depend on nothing but the ISA level, without
+/* Elementary functions of all kernels: own code, so that the bits depend on nothing but whether there is FMA, without
  * branches or tables, so that loops that call them are vectorised. Errors are stated and tested in units in the last
  * place (ulp) of the true result. */
-#ifndef LSI_KERNELS_CPU_MATH_H
-#define LSI_KERNELS_CPU_MATH_H
+#ifndef LSI_KERNELS_MATH_H
+#define LSI_KERNELS_MATH_H
+
+#include "base/host_device.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* a * b + c, rounded once where the ISA level has FMA, else after each operation. */
-static inline float lsi_fma(float a, float b, float c)
+/* a * b + c, rounded once where the ISA level has FMA, else after each operation. GPUs have it, so that the simulator
+ * of one rounds once, too. */
+LSI_HOST_DEVICE static inline float lsi_fma(float a, float b, float c)
 {
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__CUDACC__) || defined(CUSIM)
     return fmaf(a, b, c);
 #else
     return a * b + c;
 #endif
 }
 
-static inline float lsi_float_from_bits(uint32_t bits)
+LSI_HOST_DEVICE static inline float lsi_float_from_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static inline uint32_t lsi_float_bits(float x)
+LSI_HOST_DEVICE static inline uint32_t lsi_float_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -35,7 +38,7 @@ static inline uint32_t lsi_float_bits(float x)
 
 /* e^x within 2 ulp for every float: 0 and infinity where the result leaves the range, NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r), q interpolated at Chebyshev nodes (to 1e-8). */
-static inline float lsi_exp(float x)
+LSI_HOST_DEVICE static inline float lsi_exp(float x)
 {
     const float to_integer = 0x1.8p23f;     /* adding it rounds to a whole number and leaves that in the low bits */
 
@@ -63,7 +66,7 @@ typedef struct lsi_sigmoid_parts {
     float value, slope;
 } lsi_sigmoid_parts;
 
-static inline lsi_sigmoid_parts lsi_sigmoid(float x)
+LSI_HOST_DEVICE static inline lsi_sigmoid_parts lsi_sigmoid(float x)
 {
     lsi_sigmoid_parts p;
     float e = lsi_exp(-fabsf(x)), q = 1.0f / (1.0f + e);
@@ -75,7 +78,7 @@ static inline lsi_sigmoid_parts lsi_sigmoid(float x)
 
 /* tanh x within 3 ulp for every float; NaN stays NaN. Near 0, where (1 - e) / (1 + e) cancels: x + x^3 q(x^2), q
  * interpolated at Chebyshev nodes of x^2 in [0, 0.55^2] (to 4e-9). */
-static inline float lsi_tanh(float x)
+LSI_HOST_DEVICE static inline float lsi_tanh(float x)
 {
     float size = fabsf(x), t = size > 0.55f ? 0.55f : size;
     float e = lsi_exp(-2.0f * size), far = (1.0f - e) / (1.0f + e);
@@ -90,7 +93,7 @@ static inline float lsi_tanh(float x)
 
 /* ln x within 1 ulp, for positive normal x; infinity and NaN are returned as they are. In double and not for vectors:
  * softmax needs one per row. x = 2^n m, ln m = 2 artanh((m - 1) / (m + 1)). */
-static inline float lsi_log(float x)
+LSI_HOST_DEVICE static inline float lsi_log(float x)
 {
     if (!(x <= FLT_MAX)) {
         return x;
