@@ -23,12 +23,15 @@
 #undef LS_OP
 
 /* Launchers of the cuda kernels, where the build has them. */
-#ifdef LOCKSTEP_CUDA
+#ifdef LOCKSTEP_HAVE_CUDA
 #define LS_OP(op, in, out, acc, step_state, attr, flop_count) \
     ls_status lsi_cuda_##op(ls_stream *stream, const void *arguments);
 #include "kernels/ops.def"
 #undef LS_OP
 #define LSI_CUDA_FUNCTION(op) lsi_cuda_##op
+/* Not written yet. */
+#define lsi_cuda_attention_fwd NULL
+#define lsi_cuda_attention_bwd NULL
 #else
 #define LSI_CUDA_FUNCTION(op) NULL
 #endif

@@ -8,7 +8,7 @@
 #ifndef LSI_KERNELS_CUDA_MMA_H
 #define LSI_KERNELS_CUDA_MMA_H
 
-#include "launch.h"
+#include "kernels/cuda/launch.h"
 
 #ifdef CUSIM
 

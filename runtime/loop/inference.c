@@ -107,7 +107,12 @@ static ls_status load(lsi_inference *m, const lsi_inference_options *o, int64_t 
 
 static ls_status open_device(lsi_inference *m, const lsi_inference_options *o)
 {
-    ls_device_options options = {.struct_size = sizeof options, .n_threads = o->n_threads};
+    ls_device_options options = {
+        .struct_size = sizeof options,
+        .n_threads = o->n_threads,
+        .sync_each_op = o->config->device.sync_each_op,
+        .tf32 = strcmp(o->config->precision.compute, "tf32") == 0,
+    };
 
     LS_TRY(lsi_backend_find(o->config->device.backend, &m->backend));
     LS_TRY(m->backend->open(&options, &m->device));

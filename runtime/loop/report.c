@@ -61,7 +61,7 @@ void lsi_report_start(const ls_trainer *trainer, const ls_dataset *train, const 
 
     lsi_text_append(&text, "model      %s, ", rt->config->model.kind);
     append_grouped(&text, trainer->params->n_counted);
-    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute, lsi_precision_note(rt->config));
+    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute, lsi_precision_note(rt->config, rt->backend));
     append_data(&text, train, val);
     append_batch(&text, rt, trainer->end_step);
     lsi_text_append(&text, "processes  %d over %s, %d compute thread%s each, lanes per rank", rt->geometry.world,

@@ -19,8 +19,11 @@ ls_dtype lsi_precision_wire(const ls_config *config)
     return lsi_precision_is_fast(config) ? float_type(config->comm.dtype) : LS_F32;
 }
 
-const char *lsi_precision_note(const ls_config *config)
+const char *lsi_precision_note(const ls_config *config, const ls_backend *backend)
 {
+    if (!backend->host_memory) {
+        return "";
+    }
     switch (lsi_precision_compute(config)) {
     case LS_F16:
         return ", products widened to f32";

@@ -2,11 +2,12 @@
 #ifndef LSI_TRAIN_PRECISION_H
 #define LSI_TRAIN_PRECISION_H
 
+#include <lockstep/backend.h>
 #include <lockstep/config.h>
 
-/* How products are made in the compute type, to follow its name: "" or ", products widened to f32". Part of the
- * fingerprint: the ways differ in bits. */
-const char *lsi_precision_note(const ls_config *config);
+/* How the cpu makes products in the compute type, to follow its name: "" or ", products widened to f32". Part of the
+ * fingerprint: the ways differ in bits. Other backends have one way. */
+const char *lsi_precision_note(const ls_config *config, const ls_backend *backend);
 /* Type of activations, their gradients and the weights that layers read. */
 ls_dtype lsi_precision_compute(const ls_config *config);
 /* The order of gradient sums is the library's own. */

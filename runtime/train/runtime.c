@@ -72,9 +72,11 @@ static ls_status open_device(ls_runtime *rt, const char *isa)
         .struct_size = sizeof options,
         .n_threads = rt->affinity.threads,
         .isa = isa,
+        .sync_each_op = rt->config->device.sync_each_op,
+        .tf32 = strcmp(rt->config->precision.compute, "tf32") == 0,
     };
 
-    LS_TRY(lsi_backend_find(rt->config->device.backend, &rt->backend));
+    LS_TRY(lsi_backend_ordinal(rt->backend, rt->job->local_rank, &options.ordinal));
     return rt->backend->open(&options, &rt->device);
 }
 
@@ -106,7 +108,8 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
 
     snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s; lanes %d, block %d", lsi_version(),
              lsi_version_git(), lsi_version_compiler(), rt->backend->describe(rt->device),
-             rt->config->precision.compute, lsi_precision_note(rt->config), rt->geometry.n_lanes, LSI_BLOCK);
+             rt->config->precision.compute, lsi_precision_note(rt->config, rt->backend),
+             rt->geometry.n_lanes, LSI_BLOCK);
     LS_TRY(lsi_memory_alloc((size_t)rt->job->world * BYTES, "fingerprints", (void **)&all));
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
@@ -152,6 +155,7 @@ static ls_status open_all(ls_runtime *rt)
         }
         lsi_text_free(&warning);
     }
+    LS_TRY(lsi_runtime_agree(rt, lsi_backend_find(rt->config->device.backend, &rt->backend)));
     LS_TRY(lsi_runtime_agree(rt, open_device(rt, NULL)));
     LS_TRY(lsi_runtime_agree(rt, common_variant(rt, variant)));
     if (strcmp(variant, rt->backend->variant(rt->device)) != 0) {

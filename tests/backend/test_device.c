@@ -1,5 +1,5 @@
 /* RUN: timeout=60 */
-#include "backend/device.h"
+#include "support/backend_case.h"
 
 #include <string.h>
 #include <sys/wait.h>

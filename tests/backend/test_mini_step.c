@@ -4,7 +4,7 @@
  *
  * It gives one hash whatever the threads, eager or replayed, with one or two steps in flight. And none of its waits is
  * there for nothing: ThreadSanitizer reports each one that is left out (edges mode, two steps in flight). */
-#include "backend/device.h"
+#include "support/backend_case.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "base/tsan.h"
 #include <lockstep/step_state.h>
 
-static const ls_backend *const b = &lsi_cpu_backend;
+static const ls_backend *b;
 
 enum { ROWS = 16, INPUTS = 48, OUTPUTS = 32, BUCKETS = 3, BUCKET_ROWS = INPUTS / BUCKETS, SLOTS = 5, RING = 4 };
 enum { BUCKET = BUCKET_ROWS * OUTPUTS };
@@ -100,8 +100,9 @@ static ls_status forward(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(forward, sizeof(forward_args))
 static const ls_op op_forward = {.struct_size = sizeof(ls_op), .name = "forward", .n_in = 2, .n_out = 2,
-                                 .cpu = forward, .arguments_bytes = sizeof(forward_args)};
+                                 .cpu = forward, .cuda = forward_on_cuda, .arguments_bytes = sizeof(forward_args)};
 
 typedef struct backward_args {
     ls_view x, y, g;
@@ -132,8 +133,9 @@ static ls_status backward(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(backward, sizeof(backward_args))
 static const ls_op op_backward = {.struct_size = sizeof(ls_op), .name = "backward", .n_in = 2, .n_acc = 1,
-                                  .cpu = backward, .arguments_bytes = sizeof(backward_args)};
+                                  .cpu = backward, .cuda = backward_on_cuda, .arguments_bytes = sizeof(backward_args)};
 
 typedef struct pair_args {
     ls_view from, to;
@@ -157,7 +159,8 @@ static ls_status reduce(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
-static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1, .cpu = reduce,
+TEST_OP_ON_CUDA(reduce, sizeof(pair_args))
+static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1, .cpu = reduce, .cuda = reduce_on_cuda,
                                 .arguments_bytes = sizeof(pair_args)};
 
 /* The rate changes with the step, so it is read from the state: a captured value would be frozen. */
@@ -179,9 +182,10 @@ static ls_status update(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(update, sizeof(pair_args))
 static const ls_op op_update = {.struct_size = sizeof(ls_op), .name = "update", .n_in = 1, .n_acc = 1,
                                 .state_access = LS_STATE_READ, .state_offset = offsetof(pair_args, state),
-                                .cpu = update, .arguments_bytes = sizeof(pair_args)};
+                                .cpu = update, .cuda = update_on_cuda, .arguments_bytes = sizeof(pair_args)};
 
 typedef struct commit_args {
     ls_view row_loss, loss;
@@ -202,9 +206,10 @@ static ls_status commit(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(commit, sizeof(commit_args))
 static const ls_op op_commit = {.struct_size = sizeof(ls_op), .name = "commit", .n_in = 1, .n_out = 1,
                                 .state_access = LS_STATE_WRITE, .state_offset = offsetof(commit_args, state),
-                                .cpu = commit, .arguments_bytes = sizeof(commit_args)};
+                                .cpu = commit, .cuda = commit_on_cuda, .arguments_bytes = sizeof(commit_args)};
 
 /* ---- the step ------------------------------------------------------------------------------------------------ */
 
@@ -343,41 +348,41 @@ done:
 
 static ls_status run_mini(run_options options, uint64_t *hash)
 {
-    static mini m;
-    ls_event **const groups[] = {&m.fork, m.copied, m.used, m.bucket, m.reduced, m.done};
+    ls_device *device = test_device_open(options.threads);
+    mini *m = test_memory(device, sizeof *m);
+    ls_event **const groups[] = {&m->fork, m->copied, m->used, m->bucket, m->reduced, m->done};
     static const int sizes[] = {1, SLOTS, SLOTS, BUCKETS, BUCKETS, RING};
     pthread_t loader;
 
-    memset(&m, 0, sizeof m);
-    m.options = options;
+    m->options = options;
     for (int i = 0; i < INPUTS * OUTPUTS; i++) {
-        m.w[i] = 0.1f * noise(1u << 30 | (unsigned)i);
+        m->w[i] = 0.1f * noise(1u << 30 | (unsigned)i);
     }
-    m.device = test_device_open(options.threads);
-    m.compute = test_stream(m.device, "compute");
-    m.copy = test_stream(m.device, "copy");
-    CHECK_OK(b->stream_create(m.device, "comm", 1, &m.comm));
+    m->device = device;
+    m->compute = test_stream(m->device, "compute");
+    m->copy = test_stream(m->device, "copy");
+    CHECK_OK(b->stream_create(m->device, "comm", 1, &m->comm));
     for (int i = 0; i < 6; i++) {
         for (int k = 0; k < sizes[i]; k++) {
-            groups[i][k] = test_event(m.device);
+            groups[i][k] = test_event(m->device);
         }
     }
-    CHECK_OK(lsi_thread_start(&loader, "loader", load, &m));
+    CHECK_OK(lsi_thread_start(&loader, "loader", load, m));
 
-    ls_status status = run_steps(&m, hash);
+    ls_status status = run_steps(m, hash);
 
     /* First whoever makes work for others, then those who wait for flags, then the streams. */
-    b->abort(m.device);
+    b->abort(m->device);
     pthread_join(loader, NULL);
-    b->stream_destroy(m.copy);
-    b->stream_destroy(m.comm);
-    b->stream_destroy(m.compute);
+    b->stream_destroy(m->copy);
+    b->stream_destroy(m->comm);
+    b->stream_destroy(m->compute);
     for (int i = 0; i < 6; i++) {
         for (int k = 0; k < sizes[i]; k++) {
             b->event_destroy(groups[i][k]);
         }
     }
-    b->close(m.device);
+    test_device_close(device);
     test_check_no_memory_live();
     return status;
 }
@@ -484,6 +489,7 @@ static int run_child(char **arguments)
 
 int main(int argc, char **argv)
 {
+    b = test_backend();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_hash),
         cmocka_unit_test(abort_in_mid_step_ends_cleanly),

@@ -1,9 +1,9 @@
 /* RUN: label=tsan timeout=60 */
-#include "backend/device.h"
+#include "support/backend_case.h"
 
 #include <string.h>
 
-static const ls_backend *const b = &lsi_cpu_backend;
+static const ls_backend *b;
 
 /* y += x + 1: not commutative with a copy, so that a missing or doubled run shows. */
 typedef struct step_args {
@@ -21,8 +21,9 @@ static ls_status add_next(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(add_next, sizeof(step_args))
 static const ls_op op_add_next = {.struct_size = sizeof(ls_op), .name = "add_next", .n_in = 1, .n_acc = 1,
-                                  .cpu = add_next, .arguments_bytes = sizeof(step_args)};
+                                  .cpu = add_next, .cuda = add_next_on_cuda, .arguments_bytes = sizeof(step_args)};
 
 enum { N = 64 };
 
@@ -57,7 +58,7 @@ static int tear_down(void **state)
     b->event_destroy(t->fork);
     b->event_destroy(t->join);
     b->event_destroy(t->other);
-    b->close(t->device);
+    test_device_close(t->device);
     test_check_no_memory_live();
     return 0;
 }
@@ -96,45 +97,45 @@ static void queue_work(bench *t, data *w, int repeats)
     CHECK_OK(b->stamp(t->origin, 2));
 }
 
-static void start(data *w)
+static data *start(bench *t)
 {
-    memset(w, 0, sizeof *w);
+    data *w = test_memory(t->device, sizeof *w);
+
     for (int i = 0; i < N; i++) {
         w->a[i] = (uint32_t)i;
     }
+    return w;
 }
 
 static void replays_do_what_the_calls_do(void **state)
 {
     enum { STEPS = 20 };
-    static data eager, replayed;
     bench *t = *state;
+    data *eager = start(t), *replayed = start(t);
     ls_recording *recording = NULL;
 
-    start(&eager);
-    start(&replayed);
     for (int step = 0; step < STEPS; step++) {
-        queue_work(t, &eager, 2);
+        queue_work(t, eager, 2);
     }
     CHECK_OK(b->stream_sync(t->origin));
     assert_int_equal(b->stamp_count(t->device), 2 * STEPS);
 
     CHECK_OK(b->capture_begin(t->origin));
-    queue_work(t, &replayed, 2);
+    queue_work(t, replayed, 2);
     CHECK_OK(b->capture_end(t->origin, &recording));
-    assert_int_equal(replayed.a[1], 1);             /* nothing has run */
+    assert_int_equal(replayed->a[1], 1);             /* nothing has run */
     assert_int_equal(b->stamp_count(t->device), 2 * STEPS);
     for (int step = 0; step < STEPS; step++) {
         CHECK_OK(b->replay(recording));
     }
     CHECK_OK(b->stream_sync(t->origin));
-    assert_memory_equal(&eager, &replayed, sizeof eager);
+    assert_memory_equal(eager, replayed, sizeof *eager);
     assert_int_equal(b->stamp_count(t->device), 4 * STEPS);
 
-    queue_work(t, &eager, 2);                       /* and the streams are as before */
+    queue_work(t, eager, 2);                       /* and the streams are as before */
     CHECK_OK(b->replay(recording));
     CHECK_OK(b->stream_sync(t->origin));
-    assert_memory_equal(&eager, &replayed, sizeof eager);
+    assert_memory_equal(eager, replayed, sizeof *eager);
     b->recording_destroy(recording);
     b->recording_destroy(NULL);
 }
@@ -143,24 +144,22 @@ static void replays_do_what_the_calls_do(void **state)
 static void two_recordings_take_turns(void **state)
 {
     enum { STEPS = 30 };
-    static data eager, replayed;
     bench *t = *state;
+    data *eager = start(t), *replayed = start(t);
     ls_recording *recording[2];
 
-    start(&eager);
-    start(&replayed);
     for (int parity = 0; parity < 2; parity++) {
         CHECK_OK(b->capture_begin(t->origin));
-        queue_work(t, &replayed, 1 + parity);
+        queue_work(t, replayed, 1 + parity);
         CHECK_OK(b->capture_end(t->origin, &recording[parity]));
     }
     for (int step = 0; step < STEPS; step++) {
-        queue_work(t, &eager, 1 + step % 2);
+        queue_work(t, eager, 1 + step % 2);
         CHECK_OK(b->stream_sync(t->origin));
         CHECK_OK(b->replay(recording[step % 2]));
     }
     CHECK_OK(b->stream_sync(t->origin));
-    assert_memory_equal(&eager, &replayed, sizeof eager);
+    assert_memory_equal(eager, replayed, sizeof *eager);
     b->recording_destroy(recording[0]);
     b->recording_destroy(recording[1]);
 }
@@ -168,19 +167,17 @@ static void two_recordings_take_turns(void **state)
 /* Lanes and edges that outgrow what they start with. */
 static void long_recordings(void **state)
 {
-    static data eager, replayed;
     bench *t = *state;
+    data *eager = start(t), *replayed = start(t);
     ls_recording *recording = NULL;
 
-    start(&eager);
-    start(&replayed);
-    queue_work(t, &eager, 2000);
+    queue_work(t, eager, 2000);
     CHECK_OK(b->capture_begin(t->origin));
-    queue_work(t, &replayed, 2000);
+    queue_work(t, replayed, 2000);
     CHECK_OK(b->capture_end(t->origin, &recording));
     CHECK_OK(b->replay(recording));
     CHECK_OK(b->stream_sync(t->origin));
-    assert_memory_equal(&eager, &replayed, sizeof eager);
+    assert_memory_equal(eager, replayed, sizeof *eager);
     b->recording_destroy(recording);
 }
 
@@ -214,10 +211,10 @@ static void ends_broken(bench *t)
 static void streams_outside_are_refused(void **state)
 {
     bench *t = *state;
-    unsigned char byte;
+    unsigned char *byte = test_memory(t->device, 1);
 
     CHECK_OK(b->capture_begin(t->origin));
-    CHECK_FAILS(b->fill(t->side, &byte, 0, 1), LS_ERR_INTERNAL, "work for stream side while a capture is open");
+    CHECK_FAILS(b->fill(t->side, byte, 0, 1), LS_ERR_INTERNAL, "work for stream side while a capture is open");
     ends_broken(t);
     CHECK_OK(b->capture_begin(t->origin));
     CHECK_FAILS(b->event_record(t->fork, t->side), LS_ERR_INTERNAL, "stream side");
@@ -268,7 +265,7 @@ static void streams_must_join_at_the_end(void **state)
 {
     bench *t = *state;
     ls_recording *recording = NULL;
-    unsigned char byte;
+    unsigned char *byte = test_memory(t->device, 1);
 
     CHECK_OK(b->capture_begin(t->origin));
     CHECK_OK(b->event_record(t->fork, t->origin));
@@ -281,7 +278,7 @@ static void streams_must_join_at_the_end(void **state)
     CHECK_OK(b->event_wait(t->side, t->fork));
     CHECK_OK(b->event_record(t->join, t->side));
     CHECK_OK(b->event_wait(t->origin, t->join));
-    CHECK_OK(b->fill(t->side, &byte, 0, 1));
+    CHECK_OK(b->fill(t->side, byte, 0, 1));
     CHECK_FAILS(b->capture_end(t->origin, &recording), LS_ERR_INTERNAL, "stream side does not end the capture");
 
     /* joining through a third stream is fine */
@@ -316,6 +313,7 @@ static void captures_do_not_nest(void **state)
 
 int main(void)
 {
+    b = test_backend();
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(replays_do_what_the_calls_do),

@@ -1,5 +1,5 @@
 /* RUN: label=tsan timeout=60 */
-#include "backend/device.h"
+#include "support/backend_case.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-static const ls_backend *const b = &lsi_cpu_backend;
+static const ls_backend *b;
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +30,8 @@ static ls_status append(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
-static const ls_op op_append = {.struct_size = sizeof(ls_op), .name = "append", .n_acc = 1, .cpu = append,
+TEST_OP_ON_CUDA(append, sizeof(append_args))
+static const ls_op op_append = {.struct_size = sizeof(ls_op), .name = "append", .n_acc = 1, .cpu = append, .cuda = append_on_cuda,
                                 .arguments_bytes = sizeof(append_args)};
 
 static ls_view list_view(int64_t *list, int64_t room)
@@ -55,7 +56,8 @@ static ls_status append_large(const ls_cpu_run *run, const void *arguments)
     return append(run, arguments);
 }
 
-static const ls_op op_large = {.struct_size = sizeof(ls_op), .name = "append_large", .n_acc = 1, .cpu = append_large,
+TEST_OP_ON_CUDA(append_large, sizeof(large_args))
+static const ls_op op_large = {.struct_size = sizeof(ls_op), .name = "append_large", .n_acc = 1, .cpu = append_large, .cuda = append_large_on_cuda,
                                .arguments_bytes = sizeof(large_args)};
 
 typedef struct sum_args {
@@ -74,15 +76,16 @@ static ls_status slow_increment(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
+TEST_OP_ON_CUDA(slow_increment, sizeof(sum_args))
 static const ls_op op_increment = {.struct_size = sizeof(ls_op), .name = "increment", .n_in = 1, .n_out = 1,
-                                   .cpu = slow_increment, .arguments_bytes = sizeof(sum_args)};
+                                   .cpu = slow_increment, .cuda = slow_increment_on_cuda, .arguments_bytes = sizeof(sum_args)};
 
 /* ---- order --------------------------------------------------------------------------------------------------- */
 
 static void work_runs_in_order_through_a_wrapping_ring(void **state)
 {
-    static int64_t list[LIST_MAX + 1];
     ls_device *device = test_device_open(1);
+    int64_t *list = test_memory(device, (LIST_MAX + 1) * sizeof *list);
     ls_stream *stream = test_stream(device, "a");
 
     (void)state;
@@ -106,14 +109,14 @@ static void work_runs_in_order_through_a_wrapping_ring(void **state)
         assert_int_equal(list[i + 1], i);
     }
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
     test_check_no_memory_live();
 }
 
 static void destroy_runs_what_is_queued(void **state)
 {
-    static int64_t list[101];
     ls_device *device = test_device_open(1);
+    int64_t *list = test_memory(device, 101 * sizeof *list);
     ls_stream *stream = test_stream(device, "a");
 
     (void)state;
@@ -122,15 +125,15 @@ static void destroy_runs_what_is_queued(void **state)
     }
     b->stream_destroy(stream);
     assert_int_equal(list[0], 100);
-    b->close(device);
+    test_device_close(device);
 }
 
 /* A value is handed around three streams; every hop waits for the one before. */
 static void events_order_streams(void **state)
 {
     enum { STREAMS = 3, HOPS = 60, N = 32 };
-    static float value[STREAMS][N];
     ls_device *device = test_device_open(1);
+    float(*value)[N] = test_memory(device, STREAMS * sizeof *value);
     ls_stream *stream[STREAMS];
     ls_event *event[STREAMS];
 
@@ -155,7 +158,7 @@ static void events_order_streams(void **state)
         b->event_destroy(event[i]);
         b->stream_destroy(stream[i]);
     }
-    b->close(device);
+    test_device_close(device);
     test_check_no_memory_live();
 }
 
@@ -165,12 +168,12 @@ static void event_wait_means_the_last_record_before_it(void **state)
     ls_device *device = test_device_open(1);
     ls_stream *gated = test_stream(device, "gated"), *other = test_stream(device, "other");
     ls_event *event = test_event(device);
-    ls_flag gate = {0};
+    ls_flag *gate = test_memory(device, sizeof *gate);
 
     (void)state;
     CHECK_OK(b->event_record(event, other));
     CHECK_OK(b->event_wait(other, event));
-    CHECK_OK(b->flag_wait(gated, &gate, 1));
+    CHECK_OK(b->flag_wait(gated, gate, 1));
     CHECK_OK(b->event_record(event, gated));        /* not reached yet; the wait above must not see it */
     CHECK_OK(b->stream_sync(other));
 
@@ -179,7 +182,7 @@ static void event_wait_means_the_last_record_before_it(void **state)
     event = test_event(device);                     /* whatever it shares with the old one, it is fresh */
     CHECK_OK(b->event_sync(event));
     CHECK_OK(b->event_wait(gated, event));
-    b->host_flag_set(device, &gate, 1);
+    b->host_flag_set(device, gate, 1);
     CHECK_OK(b->stream_sync(other));
     CHECK_OK(b->stream_sync(gated));
     b->event_destroy(event);
@@ -187,7 +190,7 @@ static void event_wait_means_the_last_record_before_it(void **state)
     b->stream_destroy(gated);
     b->stream_destroy(other);
     b->stream_destroy(NULL);
-    b->close(device);
+    test_device_close(device);
     b->close(NULL);
     test_check_no_memory_live();
 }
@@ -223,30 +226,30 @@ static void *produce(void *argument)
 /* A helper thread fills two shares in turn, a stream empties them. */
 static void flags_hand_shares_to_a_stream(void **state)
 {
-    static int32_t received[ROUNDS][SHARE];
     ls_device *device = test_device_open(1);
     ls_stream *stream = test_stream(device, "copy");
-    static producer p;
+    int32_t(*received)[SHARE] = test_memory(device, ROUNDS * sizeof *received);
+    producer *p = test_memory(device, sizeof *p);
     pthread_t thread;
 
     (void)state;
-    p.device = device;
-    CHECK_OK(lsi_thread_start(&thread, "producer", produce, &p));
+    p->device = device;
+    CHECK_OK(lsi_thread_start(&thread, "producer", produce, p));
     for (int n = 0; n < ROUNDS; n++) {
-        CHECK_OK(b->flag_wait(stream, &p.full[n % 2], 1));
-        CHECK_OK(b->copy(stream, received[n], p.share[n % 2], sizeof received[n]));
-        CHECK_OK(b->flag_set(stream, &p.full[n % 2], 0));
+        CHECK_OK(b->flag_wait(stream, &p->full[n % 2], 1));
+        CHECK_OK(b->copy(stream, received[n], p->share[n % 2], sizeof received[n]));
+        CHECK_OK(b->flag_set(stream, &p->full[n % 2], 0));
     }
     CHECK_OK(b->stream_sync(stream));
     pthread_join(thread, NULL);
-    assert_int_equal(p.status, LS_OK);
+    assert_int_equal(p->status, LS_OK);
     for (int n = 0; n < ROUNDS; n++) {
         for (int i = 0; i < SHARE; i++) {
             assert_int_equal(received[n][i], n * SHARE + i);
         }
     }
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
 }
 
 static void *open_later(void *argument)
@@ -261,15 +264,16 @@ static void *open_later(void *argument)
 /* More work than the queue holds, behind a wait: the host sleeps until another thread opens the gate. */
 static void host_sleeps_while_the_queue_is_full(void **state)
 {
-    static int64_t list[LIST_MAX + 1];
     ls_device *device = test_device_open(1);
+    int64_t *list = test_memory(device, (LIST_MAX + 1) * sizeof *list);
     ls_stream *stream = test_stream(device, "a");
-    producer gate = {.device = device};
+    producer *gate = test_memory(device, sizeof *gate);
     pthread_t thread;
 
     (void)state;
-    CHECK_OK(lsi_thread_start(&thread, "opener", open_later, &gate));
-    CHECK_OK(b->flag_wait(stream, &gate.full[0], 1));
+    gate->device = device;
+    CHECK_OK(lsi_thread_start(&thread, "opener", open_later, gate));
+    CHECK_OK(b->flag_wait(stream, &gate->full[0], 1));
     for (int64_t i = 0; i < LIST_MAX; i++) {
         CHECK_OK(ls_op_launch(stream, &op_append, &(append_args){list_view(list, LIST_MAX + 1), i}));
     }
@@ -277,50 +281,51 @@ static void host_sleeps_while_the_queue_is_full(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(list[0], LIST_MAX);
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
 }
 
 static void host_waits_time_out_and_see_changes(void **state)
 {
     ls_device *device = test_device_open(1);
     ls_stream *stream = test_stream(device, "a");
-    ls_flag flag = {0};
+    ls_flag *flag = test_memory(device, sizeof *flag);
     uint32_t seen = 0;
 
     (void)state;
-    CHECK_OK(b->host_flag_wait(device, &flag, 0, 0));
-    CHECK_FAILS(b->host_flag_wait(device, &flag, 1, 0.02), LS_ERR_TIMEOUT, "did not become 1 within 0.02 s");
-    CHECK_FAILS(b->host_flag_wait_change(device, &flag, 0, 0.02, &seen), LS_ERR_TIMEOUT, "other than 0");
-    CHECK_OK(b->flag_set(stream, &flag, 7));
-    CHECK_OK(b->host_flag_wait_change(device, &flag, 0, 10, &seen));
+    CHECK_OK(b->host_flag_wait(device, flag, 0, 0));
+    CHECK_FAILS(b->host_flag_wait(device, flag, 1, 0.02), LS_ERR_TIMEOUT, "did not become 1 within 0.02 s");
+    CHECK_FAILS(b->host_flag_wait_change(device, flag, 0, 0.02, &seen), LS_ERR_TIMEOUT, "other than 0");
+    CHECK_OK(b->flag_set(stream, flag, 7));
+    CHECK_OK(b->host_flag_wait_change(device, flag, 0, 10, &seen));
     assert_int_equal(seen, 7);
-    CHECK_OK(b->host_flag_wait(device, &flag, 7, 10));
+    CHECK_OK(b->host_flag_wait(device, flag, 7, 10));
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
 }
 
 /* ---- copies, fills, stamps ----------------------------------------------------------------------------------- */
 
 static void copies_and_fills(void **state)
 {
-    unsigned char from[1000], to[1002];
+    enum { N = 1000 };
     ls_device *device = test_device_open(1);
     ls_stream *stream = test_stream(device, "a");
+    unsigned char *from = test_memory(device, N), *to = test_memory(device, N + 2);
 
     (void)state;
-    for (size_t i = 0; i < sizeof from; i++) {
+    for (size_t i = 0; i < N; i++) {
         from[i] = (unsigned char)(i * 7);
     }
-    CHECK_OK(b->fill(stream, to, 0x1ff, sizeof to));        /* the low byte counts */
-    CHECK_OK(b->copy(stream, to + 1, from, sizeof from));
+    CHECK_OK(b->fill(stream, to, 0x1ff, N + 2));        /* the low byte counts */
+    CHECK_OK(b->copy(stream, to + 1, from, N));
     CHECK_OK(b->copy(stream, NULL, NULL, 0));
     CHECK_OK(b->fill(stream, NULL, 0, 0));
     CHECK_OK(b->stream_sync(stream));
     assert_int_equal(to[0], 0xff);
-    assert_memory_equal(to + 1, from, sizeof from);
+    assert_memory_equal(to + 1, from, N);
     assert_int_equal(to[1001], 0xff);
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
 }
 
 static void stamps_count_from_one_and_wrap(void **state)
@@ -347,7 +352,7 @@ static void stamps_count_from_one_and_wrap(void **state)
         before = stamp.nanoseconds;
     }
     b->stream_destroy(stream);
-    b->close(device);
+    test_device_close(device);
     test_check_no_memory_live();
 }
 
@@ -377,7 +382,8 @@ static ls_status harmonic(const ls_cpu_run *run, const void *arguments)
     return LS_OK;
 }
 
-static const ls_op op_harmonic = {.struct_size = sizeof(ls_op), .name = "harmonic", .n_out = 1, .cpu = harmonic,
+TEST_OP_ON_CUDA(harmonic, sizeof(blocks_args))
+static const ls_op op_harmonic = {.struct_size = sizeof(ls_op), .name = "harmonic", .n_out = 1, .cpu = harmonic, .cuda = harmonic_on_cuda,
                                   .arguments_bytes = sizeof(blocks_args)};
 
 static void same_bits_for_any_number_of_threads(void **state)
@@ -386,6 +392,7 @@ static void same_bits_for_any_number_of_threads(void **state)
     static double first[STREAMS][64], y[STREAMS][64];
 
     (void)state;
+    SKIP_UNLESS_CPU(b);
     for (int threads = 1; threads <= 4; threads++) {
         ls_device *device = test_device_open(threads);
         ls_stream *stream[STREAMS];
@@ -405,13 +412,14 @@ static void same_bits_for_any_number_of_threads(void **state)
             memcpy(first, y, sizeof y);
         }
         assert_memory_equal(first, y, sizeof y);
-        b->close(device);
+        test_device_close(device);
     }
     test_check_no_memory_live();
 }
 
 int main(void)
 {
+    b = test_backend();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_runs_in_order_through_a_wrapping_ring),
         cmocka_unit_test(destroy_runs_what_is_queued),

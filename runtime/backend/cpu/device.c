@@ -87,6 +87,7 @@ ls_status lsi_cpu_device_open(const ls_device_options *options, ls_device **out)
                "device options of %zu bytes, this library's have %zu", options->struct_size, sizeof *options);
     LS_REQUIRE(options->ordinal == 0, LS_ERR_DEVICE, "cpu device %d does not exist; the host is device 0",
                options->ordinal);
+    LS_REQUIRE(!options->tf32, LS_ERR_DEVICE, "the cpu has no TF32: precision.compute = tf32 needs a GPU");
     LS_TRY(choose_isa(options->isa, &isa));
     LS_TRY(lsi_memory_alloc(sizeof(lsi_cpu_device), "cpu device", &memory));
     LS_TRY_GOTO(status, failed, lsi_memory_alloc(LS_STAMP_RING * sizeof(ls_stamp), "time stamps", &stamps));
