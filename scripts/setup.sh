@@ -3,8 +3,8 @@
 # Does nothing when all of it is there.
 set -euo pipefail
 
-packages=(build-essential cmake ninja-build git python3 openmpi-bin libopenmpi-dev libdnnl-dev zlib1g-dev libxxhash-dev
-          libjansson-dev libcmocka-dev)
+packages=(build-essential cmake ninja-build pkg-config git python3 openmpi-bin libopenmpi-dev libdnnl-dev zlib1g-dev
+          libxxhash-dev libjansson-dev libcmocka-dev)
 data_packages=(dataset-fashion-mnist dict-jargon)     # what the examples train on
 
 if ! command -v apt-get >/dev/null; then

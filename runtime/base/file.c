@@ -123,7 +123,7 @@ static ls_status write_and_sync(int fd, const char *path, const char *data, size
         if (n < 0 && errno == EINTR) {
             continue;
         }
-        LS_REQUIRE(n >= 0, LS_ERR_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
+        LS_REQUIRE(n >= 0, LS_ERR_OUTPUT, "%s: cannot write %zu bytes: %s", path, size, strerror(errno));
         data += n;
         size -= (size_t)n;
     }

@@ -1,12 +1,15 @@
 /* The public side of checkpoints and stopping, for programs with a loop of their own. */
 #include <lockstep/checkpoint.h>
 
+#include <stddef.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/saver.h"
 #include "job/stop.h"
 
 struct ls_checkpoints {
+    lsi_runtime_child child;
     ls_trainer *trainer;
     lsi_checkpoint_place place;
     lsi_resume from;
@@ -17,10 +20,16 @@ struct ls_checkpoints {
 
 static void release(ls_checkpoints *c)
 {
+    lsi_runtime_disown(c->trainer->rt, &c->child);
     lsi_saver_close(&c->saver);
     lsi_resume_free(&c->from);
     lsi_place_close(&c->place);
     lsi_memory_free(c);
+}
+
+static void release_child(lsi_runtime_child *child)
+{
+    release((ls_checkpoints *)(void *)((char *)child - offsetof(ls_checkpoints, child)));
 }
 
 static ls_status say_saved(void *argument, const lsi_saved *saved)
@@ -58,6 +67,8 @@ ls_status ls_checkpoints_open(ls_trainer *trainer, ls_checkpoints **out, int64_t
         release(c);
         return status;
     }
+    c->child.release = release_child;
+    lsi_runtime_adopt(trainer->rt, &c->child);
     *step = c->from.step;
     *out = c;
     return LS_OK;

@@ -71,7 +71,9 @@ ls_status lsi_pieces_make(const lsi_layout *layout, const lsi_piece_run *run, in
 
     memcpy(pieces.array, array, (size_t)layout->n_arrays * sizeof *array);
     LS_TRY(lsi_memory_alloc((size_t)(n_runs + 1) * sizeof *run, "runs of a checkpoint", (void **)&pieces.run));
-    memcpy(pieces.run, run, (size_t)n_runs * sizeof *run);
+    if (n_runs > 0) {
+        memcpy(pieces.run, run, (size_t)n_runs * sizeof *run);
+    }
     list(&pieces);
     size_t n = (size_t)pieces.n + 1;
     ls_status status = lsi_memory_alloc(n * (sizeof(lsi_piece) + sizeof(void *)), "pieces of a checkpoint", &memory);

@@ -12,23 +12,25 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/import.h"
+#include "checkpoint/shelf.h"
 #include "config/config.h"
 
 /* What the search and the loading hand on to each other. Ranks that cannot see rank 0's files have no checkpoint. */
 typedef struct search {
     ls_trainer *trainer;
     ls_runtime *rt;
-    const char *dir;            /* checkpoint.dir */
-    lsi_checkpoint *checkpoint; /* NULL where this rank does not see it */
+    const char *dir;                /* checkpoint.dir */
+    lsi_checkpoint *checkpoint;     /* NULL where this rank does not see it */
     char *path;
-    bool everywhere; /* every rank sees it */
+    int64_t expected;               /* step that its name says; -1: any name will do */
+    bool everywhere;                /* every rank sees it */
 } search;
 
 /* ---- trying one ---------------------------------------------------------------------------------------------- */
 
 typedef struct sight {
-    int status;        /* of opening, then of verifying */
-    uint64_t identity; /* equal where ranks see the same checkpoint */
+    int status;                     /* of opening, then of verifying */
+    uint64_t identity;              /* equal where ranks see the same checkpoint */
     char message[LSI_FAILURE_MAX];
 } sight;
 
@@ -53,6 +55,19 @@ static void note(ls_status status, sight *out)
     }
 }
 
+/* A copy under another step's name would be mistaken for that step. */
+static ls_status open_sight(search *s)
+{
+    LS_TRY(lsi_checkpoint_open(s->path, &s->checkpoint));
+    int64_t step = lsi_checkpoint_manifest(s->checkpoint)->state.attempted;
+
+    if (s->expected >= 0 && s->expected != step) {
+        lsi_checkpoint_close(&s->checkpoint);
+        return LS_FAIL(LS_ERR_CHECKPOINT, "%s: holds step %lld", s->path, (long long)step);
+    }
+    return LS_OK;
+}
+
 /* Collective. Ranks that see what rank 0 sees share the work of verifying. The result is rank 0's failure, or that of
  * the lowest rank that found a bad piece, on every rank's record. */
 static ls_status try_path(search *s)
@@ -61,7 +76,7 @@ static ls_status try_path(search *s)
     sight mine = {0}, *all;
 
     LS_TRY(lsi_runtime_agree(s->rt, lsi_memory_alloc((size_t)job->world * sizeof *all, "checks", (void **)&all)));
-    note(lsi_checkpoint_open(s->path, &s->checkpoint), &mine);
+    note(open_sight(s), &mine);
     if (mine.status == LS_OK) {
         mine.identity = identify(s->checkpoint);
     }
@@ -77,8 +92,7 @@ static ls_status try_path(search *s)
     mine = (sight){.status = opened ? (int)LS_OK : all[0].status};
     memcpy(mine.message, all[0].message, sizeof mine.message);
     if (opened && s->checkpoint != NULL) {
-        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1),
-             &mine);
+        note(lsi_checkpoint_verify(s->checkpoint, s->everywhere ? job->rank : 0, s->everywhere ? job->world : 1), &mine);
     }
     if (status == LS_OK) {
         status = lsi_job_all_gather(job, &mine, sizeof mine, all);
@@ -105,8 +119,7 @@ static ls_status share_path(search *s, ls_status mine)
 
 static ls_status try_named(search *s)
 {
-    LS_TRY(
-        share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
+    LS_TRY(share_path(s, s->rt->job->rank == 0 ? lsi_memory_strdup(s->rt->config->checkpoint.resume, &s->path) : LS_OK));
     return lsi_runtime_agree(s->rt, try_path(s));
 }
 
@@ -125,6 +138,10 @@ static ls_status try_newest(search *s)
         lsi_memory_free(s->path);
         s->path = NULL;
         status = share_path(s, leads ? lsi_folder_path(s->dir, steps[i], &s->path) : LS_OK);
+        if (status == LS_OK) {
+            s->expected = leads ? steps[i] : 0;
+            status = lsi_job_broadcast(s->rt->job, &s->expected, sizeof s->expected, 0);
+        }
         if (status == LS_OK && try_path(s) == LS_OK) {
             break;
         }
@@ -261,14 +278,24 @@ static bool is_in_place(const search *s, int64_t step)
     return same;
 }
 
+/* Rank 0. The link `best` leads to what is left, or goes. */
+static ls_status move_aside(lsi_checkpoint_place *place, lsi_previous *previous, int64_t after, int64_t best_step)
+{
+    LS_TRY(lsi_shelf_move_aside(place->dir, previous, after));
+    if (place->lock >= 0 && lsi_shelf_link_best(place->dir, best_step) != LS_OK) {
+        lsi_log_warn("%s", ls_failure_message());
+    }
+    return LS_OK;
+}
+
 static ls_status load_checkpoint(search *s, lsi_checkpoint_place *place, lsi_previous *previous, lsi_resume *out)
 {
     bool leads = s->rt->job->rank == 0;
     ls_step_state state;
     int in_place;
 
+    LS_TRY(lsi_runtime_agree(s->rt, leads ? check_fit(s) : LS_OK));     /* names keys, which say more than shapes */
     LS_TRY(lsi_runtime_agree(s->rt, check_arrays(s)));
-    LS_TRY(lsi_runtime_agree(s->rt, leads ? check_fit(s) : LS_OK));
     LS_TRY(share_manifest(s, &state, out));
     LS_TRY(lsi_runtime_agree(s->rt, load(s, &state)));
     in_place = leads && is_in_place(s, out->step);
@@ -277,7 +304,8 @@ static ls_status load_checkpoint(search *s, lsi_checkpoint_place *place, lsi_pre
     out->in_place = in_place != 0;
     out->path = s->path;
     s->path = NULL;
-    return lsi_runtime_agree(s->rt, leads ? lsi_place_move_aside(place, previous, in_place ? out->step : -1) : LS_OK);
+    return lsi_runtime_agree(
+        s->rt, leads ? move_aside(place, previous, in_place ? out->step : -1, in_place ? out->best_step : 0) : LS_OK);
 }
 
 /* Weights of another program. */
@@ -285,10 +313,12 @@ static ls_status import(ls_trainer *t)
 {
     float *flat;
 
-    LS_TRY(lsi_runtime_agree(
-        t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights", (void **)&flat)));
-    ls_status status = lsi_runtime_agree(
-        t->rt, t->rt->job->rank == 0 ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat) : LS_OK);
+    LS_TRY(lsi_runtime_agree(t->rt, lsi_memory_alloc((size_t)t->params->n_elements * sizeof *flat, "initial weights",
+                                                     (void **)&flat)));
+    ls_status status =
+        lsi_runtime_agree(t->rt, t->rt->job->rank == 0
+                                     ? lsi_import_weights(t->rt->config->model.init_from, t->params, flat)
+                                     : LS_OK);
     if (status == LS_OK) {
         status = lsi_job_broadcast(t->rt->job, flat, (size_t)t->params->n_elements * sizeof *flat, 0);
     }
@@ -304,12 +334,12 @@ static ls_status begin_afresh(search *s, lsi_checkpoint_place *place, lsi_previo
     if (s->rt->config->model.init_from[0] != '\0') {
         LS_TRY(import(s->trainer));
     }
-    return lsi_runtime_agree(s->rt, s->rt->job->rank == 0 ? lsi_place_move_aside(place, previous, -1) : LS_OK);
+    return lsi_runtime_agree(s->rt, s->rt->job->rank == 0 ? move_aside(place, previous, -1, 0) : LS_OK);
 }
 
 ls_status lsi_resume_load(ls_trainer *trainer, lsi_checkpoint_place *place, lsi_previous *previous, lsi_resume *out)
 {
-    search s = {.trainer = trainer, .rt = trainer->rt, .dir = place->dir};
+    search s = {.trainer = trainer, .rt = trainer->rt, .dir = place->dir, .expected = -1};
     const char *resume = trainer->rt->config->checkpoint.resume;
     ls_status status = LS_OK;
 

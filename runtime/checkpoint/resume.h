@@ -2,6 +2,7 @@
 #ifndef LSI_CHECKPOINT_RESUME_H
 #define LSI_CHECKPOINT_RESUME_H
 
+#include "base/previous.h"
 #include "checkpoint/place.h"
 #include "train/trainer.h"
 

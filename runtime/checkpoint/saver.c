@@ -3,50 +3,52 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/failure.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
+#include "checkpoint/assemble.h"
+#include "checkpoint/copy.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/pieces.h"
+#include "checkpoint/shelf.h"
 #include "checkpoint/writer.h"
 #include "config/config.h"
 
 typedef enum phase {
     IDLE,
-    WRITING,   /* every rank's thread writes its pieces */
-    PUBLISHING /* rank 0's thread writes the manifest, renames, removes old ones */
+    WRITING,        /* every rank's thread writes its pieces */
+    PUBLISHING      /* rank 0's thread writes the manifest, renames, removes old ones */
 } phase;
+
+typedef struct best {
+    int64_t step;       /* 0: none */
+    double loss;
+} best;
 
 struct lsi_saver {
     lsi_saver_options options;
     ls_trainer *trainer;
     ls_runtime *rt;
     const char *dir;
-    lsi_layout layout;
-    float *whole[LSI_STATE_MAX_ARRAYS]; /* rank 0, where it writes alone: its copy of everything */
-    lsi_pieces pieces;
+    lsi_copy copy;
     lsi_writer *writer;
     lsi_text config, hf_config;
 
     phase phase;
-    int64_t saved_step; /* of the newest checkpoint that is there, or was resumed from */
-    int64_t best_step;
-    double best_loss;
+    int64_t saved_step;         /* of the newest checkpoint that is there, or was resumed from */
+    best best;                  /* the lowest validation loss so far */
+    best best_there;            /* the lowest one that has a checkpoint, which a failed save falls back to */
 
     /* Of the one under way. */
-    int64_t step, best_of_save;
-    char *partial, *path; /* its folder before and after the rename */
+    int64_t step;
+    best best_of_save;
+    char *partial, *path;       /* its folder before and after the rename */
     ls_step_state state;
     lsi_saver_point point;
     double began, stalled;
@@ -55,58 +57,11 @@ struct lsi_saver {
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-static ls_status make_layout(lsi_saver *s)
-{
-    const char *names[LSI_STATE_MAX_ARRAYS];
-    int n = lsi_state_n_arrays(s->trainer);
-
-    for (int a = 0; a < n; a++) {
-        names[a] = lsi_state_array_name(s->trainer, a);
-    }
-    return lsi_layout_make(s->trainer->params, n, names, &s->layout);
-}
-
-/* Where the folder is not shared: rank 0 writes everything, the others nothing. */
-static ls_status make_whole_pieces(lsi_saver *s)
-{
-    lsi_piece_run everything = {.count = s->trainer->params->n_elements};
-
-    if (s->rt->job->rank != 0) {
-        return lsi_pieces_make(&s->layout, NULL, 0, s->whole, false, &s->pieces);
-    }
-    for (int a = 0; a < s->layout.n_arrays; a++) {
-        LS_TRY(lsi_memory_alloc((size_t)everything.count * sizeof(float), "the state of all processes",
-                                (void **)&s->whole[a]));
-    }
-    return lsi_pieces_make(&s->layout, &everything, 1, s->whole, true, &s->pieces);
-}
-
-static ls_status make_own_pieces(lsi_saver *s)
-{
-    float *array[LSI_STATE_MAX_ARRAYS];
-    lsi_piece_run *run;
-    int n = lsi_state_n_runs(s->trainer);
-
-    LS_TRY(lsi_memory_alloc((size_t)(n + 1) * sizeof *run, "runs of a checkpoint", (void **)&run));
-    for (int i = 0; i < n; i++) {
-        const lsi_state_run *held = &lsi_state_runs(s->trainer)[i];
-
-        run[i] = (lsi_piece_run){held->first, held->count};
-    }
-    for (int a = 0; a < s->layout.n_arrays; a++) {
-        array[a] = lsi_state_snapshot_of(s->trainer, a);
-    }
-    ls_status status = lsi_pieces_make(&s->layout, run, n, array, s->rt->job->rank == 0, &s->pieces);
-    lsi_memory_free(run);
-    return status;
-}
-
 static ls_status prepare(lsi_saver *s)
 {
     int vocab = lsi_param_find(s->trainer->params, "wte.weight");
 
-    LS_TRY(make_layout(s));
-    LS_TRY(s->options.place->shared ? make_own_pieces(s) : make_whole_pieces(s));
+    LS_TRY(lsi_copy_open(s->trainer, s->options.place->shared, &s->copy));
     lsi_config_print(s->rt->loaded, &s->config);
     LS_TRY(lsi_text_status(&s->config));
     if (vocab >= 0) {
@@ -128,8 +83,9 @@ ls_status lsi_saver_open(const lsi_saver_options *options, lsi_saver **out)
     s->rt = rt;
     s->dir = options->place->dir;
     s->saved_step = options->from->found && options->from->in_place ? options->from->step : 0;
-    s->best_step = options->from->in_place ? options->from->best_step : 0;
-    s->best_loss = options->from->best_loss;
+    if (options->from->in_place) {
+        s->best = s->best_there = (best){options->from->best_step, options->from->best_loss};
+    }
     ls_status status = lsi_runtime_agree(rt, prepare(s));
     if (status != LS_OK) {
         lsi_saver_close(&s);
@@ -158,11 +114,7 @@ void lsi_saver_close(lsi_saver **saver)
     }
     lsi_writer_stop(&s->writer);
     forget(s);
-    lsi_pieces_free(&s->pieces);
-    for (int a = 0; a < LSI_STATE_MAX_ARRAYS; a++) {
-        lsi_memory_free(s->whole[a]);
-    }
-    lsi_layout_free(&s->layout);
+    lsi_copy_close(&s->copy);
     lsi_text_free(&s->config);
     lsi_text_free(&s->hf_config);
     lsi_memory_free(s);
@@ -174,7 +126,7 @@ int64_t lsi_saver_bytes(const lsi_saver *saver)
     int64_t bytes = 0;
 
     for (int f = 0; f < LSI_LAYOUT_N_FILES; f++) {
-        bytes += saver->layout.file[f].bytes;
+        bytes += saver->copy.layout.file[f].bytes;
     }
     return bytes;
 }
@@ -188,13 +140,12 @@ bool lsi_saver_is_due(const lsi_saver *saver, int64_t step)
 
 bool lsi_saver_is_best(lsi_saver *saver, int64_t step, double loss)
 {
-    bool lower = saver->best_step == 0 || loss < saver->best_loss;
+    bool lower = saver->best.step == 0 || loss < saver->best.loss;
 
     if (strcmp(saver->rt->config->checkpoint.best, "loss") != 0 || !lower) {
         return false;
     }
-    saver->best_step = step;
-    saver->best_loss = loss;
+    saver->best = (best){step, loss};
     return true;
 }
 
@@ -205,16 +156,13 @@ static ls_status write_pieces(void *argument)
 {
     lsi_saver *s = argument;
 
-    if (s->options.place->shared) {
-        LS_TRY(lsi_state_snapshot_wait(s->trainer));
-    }
-    lsi_pieces_pack(&s->pieces);
-    if (s->pieces.n == 0) {
+    LS_TRY(lsi_copy_pack(&s->copy));
+    if (s->copy.pieces.n == 0) {
         return LS_OK;
     }
     LS_REQUIRE(mkdir(s->partial, 0777) == 0 || errno == EEXIST, LS_ERR_CHECKPOINT, "%s: cannot create the folder: %s",
                s->partial, strerror(errno));
-    return lsi_pieces_write(&s->pieces, s->partial);
+    return lsi_pieces_write(&s->copy.pieces, s->partial);
 }
 
 static ls_status write_text(const lsi_saver *s, const char *name, const lsi_text *text)
@@ -243,12 +191,12 @@ static ls_status publish(void *argument)
         LS_TRY(write_text(s, "config.json", &s->hf_config));
     }
     LS_TRY(write_text(s, "manifest.json", &s->manifest));
-    LS_TRY(lsi_place_publish(s->dir, s->step));
+    LS_TRY(lsi_shelf_publish(s->dir, s->step));
     /* It is there; what follows may fail without harm. */
-    if (s->best_of_save == s->step && lsi_place_link_best(s->dir, s->step) != LS_OK) {
+    if (s->best_of_save.step > 0 && lsi_shelf_link_best(s->dir, s->best_of_save.step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
-    if (lsi_place_retain(s->dir, s->step, s->rt->config->checkpoint.keep, s->best_of_save) != LS_OK) {
+    if (lsi_shelf_retain(s->dir, s->step, s->rt->config->checkpoint.keep, s->best_of_save.step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
     return LS_OK;
@@ -264,7 +212,7 @@ typedef struct outcome {
 /* Every rank's result so far. */
 static ls_status gather_outcomes(lsi_saver *s, ls_status mine, outcome **out)
 {
-    outcome here = {.status = (int)mine, .n_pieces = s->pieces.n};
+    outcome here = {.status = (int)mine, .n_pieces = s->copy.pieces.n};
 
     if (mine != LS_OK) {
         snprintf(here.message, sizeof here.message, "%s", ls_failure_message());
@@ -273,21 +221,32 @@ static ls_status gather_outcomes(lsi_saver *s, ls_status mine, outcome **out)
     return lsi_job_all_gather(s->rt->job, &here, sizeof here, *out);
 }
 
+/* The end of the run: what is there to go on from? */
+static ls_status fail_for_good(const lsi_saver *s, const outcome *failed)
+{
+    if (s->saved_step > 0) {
+        return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; the newest that is there is of step %lld",
+                       (long long)s->step, failed->message, (long long)s->saved_step);
+    }
+    return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; none of this run is there", (long long)s->step,
+                   failed->message);
+}
+
 /* Everyone knows of the failure of `rank`. */
 static ls_status give_up(lsi_saver *s, const outcome *failed, int rank, bool must)
 {
     bool leads = s->rt->job->rank == 0;
     int64_t step = s->step;
 
-    if (leads && lsi_place_remove_partial(s->dir, step) != LS_OK) {
+    if (leads && lsi_shelf_remove_partial(s->dir, step) != LS_OK) {
         lsi_log_warn("%s", ls_failure_message());
     }
     forget(s);
+    if (s->best.step == step) {
+        s->best = s->best_there;
+    }
     if (must || strcmp(s->rt->config->checkpoint.on_error, "stop") == 0) {
-        return lsi_runtime_agree(
-            s->rt, s->rt->job->rank == rank
-                       ? LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s", (long long)step, failed->message)
-                       : LS_OK);
+        return lsi_runtime_agree(s->rt, s->rt->job->rank == rank ? fail_for_good(s, failed) : LS_OK);
     }
     if (leads) {
         lsi_log_warn("no checkpoint of step %lld: %s (rank %d); training goes on", (long long)step, failed->message,
@@ -302,8 +261,8 @@ static void fill_manifest(lsi_saver *s, lsi_manifest *m)
         .state = s->state,
         .samples = s->state.attempted * s->rt->config->train.global_batch,
         .evaluated = s->point.evaluated,
-        .best_step = s->best_of_save,
-        .best_loss = s->best_loss,
+        .best_step = s->best_of_save.step,
+        .best_loss = s->best_of_save.loss,
         .metrics_bytes = s->point.metrics_bytes,
         .config = s->config.data,
         .data = (char *)(uintptr_t)(s->trainer->data->content != NULL ? s->trainer->data->content : ""),
@@ -314,65 +273,21 @@ static void fill_manifest(lsi_saver *s, lsi_manifest *m)
     };
 }
 
-static int by_place(const void *a, const void *b)
-{
-    const lsi_piece *x = a, *y = b;
-
-    return x->file != y->file ? x->file - y->file : x->at < y->at ? -1 : x->at > y->at;
-}
-
-/* Files from all ranks' pieces, sorted; then config.json. */
-static ls_status list_files(lsi_saver *s, const lsi_piece *piece, int n, lsi_manifest_file *file,
-                            lsi_manifest_piece *pieces, int *n_files)
-{
-    for (int f = 0; f < LSI_LAYOUT_N_FILES; f++) {
-        file[f] = (lsi_manifest_file){
-            .name = (char *)(uintptr_t)s->layout.file[f].name,
-            .bytes = s->layout.file[f].bytes,
-            .piece = pieces,
-        };
-        for (int i = 0; i < n; i++) {
-            if (piece[i].file == f) {
-                *pieces = (lsi_manifest_piece){.at = piece[i].at, .bytes = piece[i].bytes};
-                memcpy(pieces->hash, piece[i].hash, sizeof pieces->hash);
-                pieces++;
-                file[f].n_pieces++;
-            }
-        }
-    }
-    *n_files = LSI_LAYOUT_N_FILES;
-    if (s->hf_config.length > 0) {
-        *pieces = (lsi_manifest_piece){.bytes = (int64_t)s->hf_config.length};
-        lsi_hash128(s->hf_config.data, s->hf_config.length, pieces->hash);
-        file[(*n_files)++] = (lsi_manifest_file){
-            .name = (char *)(uintptr_t) "config.json", .bytes = pieces->bytes, .n_pieces = 1, .piece = pieces};
-    }
-    return LS_OK;
-}
-
 /* Rank 0: all ranks' pieces, of which there may be `most` each. */
 static ls_status write_manifest(lsi_saver *s, const outcome *outcomes, const lsi_piece *gathered, int most)
 {
-    lsi_manifest_file file[LSI_LAYOUT_N_FILES + 1];
-    lsi_manifest_piece *pieces;
     lsi_manifest manifest;
     lsi_piece *all;
-    size_t room = (size_t)most * (size_t)s->rt->job->world + 1;
     int n = 0;
 
-    LS_TRY(lsi_memory_alloc(room * (sizeof *all + sizeof *pieces), "pieces of all ranks", (void **)&all));
-    pieces = (lsi_manifest_piece *)(void *)(all + room);
+    LS_TRY(lsi_memory_alloc(((size_t)most * (size_t)s->rt->job->world + 1) * sizeof *all, "pieces of all ranks",
+                            (void **)&all));
     for (int r = 0; r < s->rt->job->world; r++) {
         memcpy(all + n, gathered + (size_t)r * (size_t)most, (size_t)outcomes[r].n_pieces * sizeof *all);
         n += outcomes[r].n_pieces;
     }
-    qsort(all, (size_t)n, sizeof *all, by_place);
     fill_manifest(s, &manifest);
-    manifest.file = file;
-    ls_status status = list_files(s, all, n, file, pieces, &manifest.n_files);
-    if (status == LS_OK) {
-        status = lsi_manifest_print(&manifest, &s->manifest);
-    }
+    ls_status status = lsi_assemble_manifest(&manifest, &s->copy.layout, &s->hf_config, all, n, &s->manifest);
     lsi_memory_free(all);
     return status;
 }
@@ -387,10 +302,10 @@ static ls_status begin_to_publish(lsi_saver *s, const outcome *outcomes)
         most = outcomes[r].n_pieces > most ? outcomes[r].n_pieces : most;
     }
     size_t bytes = (size_t)most * sizeof *gathered;
-    LS_TRY(lsi_runtime_agree(
-        s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks", (void **)&gathered)));
+    LS_TRY(lsi_runtime_agree(s->rt, lsi_memory_alloc(bytes * (size_t)(s->rt->job->world + 1), "pieces of all ranks",
+                                                     (void **)&gathered)));
     lsi_piece *mine = gathered + (size_t)most * (size_t)s->rt->job->world;
-    memcpy(mine, s->pieces.piece, (size_t)s->pieces.n * sizeof *mine);
+    memcpy(mine, s->copy.pieces.piece, (size_t)s->copy.pieces.n * sizeof *mine);
     ls_status status = lsi_job_all_gather(s->rt->job, mine, bytes, gathered);
     if (status == LS_OK && s->rt->job->rank == 0) {
         status = write_manifest(s, outcomes, gathered, most);
@@ -417,6 +332,7 @@ static ls_status complete(lsi_saver *s)
     ls_status status = LS_OK;
 
     s->saved_step = s->step;
+    s->best_there = s->best_of_save;
     if (s->rt->job->rank == 0 && s->options.on_saved != NULL) {
         status = s->options.on_saved(s->options.argument, &saved);
     }
@@ -467,36 +383,13 @@ ls_status lsi_saver_finish(lsi_saver *saver)
 
 /* ---- beginning ------------------------------------------------------------------------------------------------ */
 
-/* Rank 0 gets everything. */
-static ls_status collect(lsi_saver *s)
-{
-    enum { PIECE = 1 << 20 };
-    int64_t n = s->trainer->params->n_elements;
-    float *scratch = NULL;
-    ls_status status = LS_OK;
-
-    if (s->rt->job->rank != 0) {
-        status = lsi_memory_alloc((size_t)(n < PIECE ? n : PIECE) * sizeof *scratch, "state", (void **)&scratch);
-    }
-    LS_TRY(lsi_runtime_agree(s->rt, status));
-    for (int a = 0; status == LS_OK && a < s->layout.n_arrays; a++) {
-        for (int64_t at = 0; status == LS_OK && at < n; at += PIECE) {
-            int64_t count = n - at < PIECE ? n - at : PIECE;
-
-            status = lsi_state_read(s->trainer, a, at, count, scratch != NULL ? scratch : s->whole[a] + at);
-        }
-    }
-    lsi_memory_free(scratch);
-    return status;
-}
-
 static ls_status begin(lsi_saver *s, const lsi_saver_point *point)
 {
     s->step = s->trainer->n_done;
-    s->best_of_save = s->best_step;
+    s->best_of_save = s->best;
     s->state = s->trainer->last.state;
     s->point = *point;
-    LS_TRY(lsi_place_partial(s->dir, s->step, &s->partial));
+    LS_TRY(lsi_shelf_partial(s->dir, s->step, &s->partial));
     return lsi_folder_path(s->dir, s->step, &s->path);
 }
 
@@ -509,12 +402,12 @@ ls_status lsi_saver_save(lsi_saver *saver, const lsi_saver_point *point)
         (s->phase != IDLE && s->trainer->n_done == s->step)) {
         return LS_OK;
     }
-    while (s->phase != IDLE) { /* at most one is under way */
+    while (s->phase != IDLE) {      /* at most one is under way */
         LS_TRY(advance(s, false));
     }
     s->began = now;
     LS_TRY(lsi_runtime_agree(s->rt, begin(s, point)));
-    LS_TRY(s->options.place->shared ? lsi_state_snapshot(s->trainer) : collect(s));
+    LS_TRY(lsi_copy_take(&s->copy));
     s->phase = WRITING;
     s->trainer->saving = true;
     lsi_writer_begin(s->writer, write_pieces, s);

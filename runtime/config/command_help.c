@@ -30,8 +30,8 @@ static void append_values(lsi_text *out, lsi_command_kind kind)
 #undef REAL
 }
 
-/* "2 usage error, configuration error": every code of status.def once. */
-static void append_exit_codes(lsi_text *out)
+/* "2 usage error or configuration error": every code of status.def once. */
+static void append_exit_codes(lsi_text *out, bool compares)
 {
     static const struct {
         int code;
@@ -42,10 +42,10 @@ static void append_exit_codes(lsi_text *out)
 #undef LS_STATUS
         {1, "--verify-runs: they differ"},
     };
-    size_t line = out->length;
+    size_t line = out->length, n = sizeof row / sizeof row[0] - (compares ? 0 : 1);
 
     lsi_text_append(out, "exit codes:");
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+    for (size_t i = 0; i < n; i++) {
         bool again = i > 0 && row[i].code == row[i - 1].code;
 
         lsi_text_append(out, "%s", i > 0 ? again ? " or" : ";" : "");
@@ -83,5 +83,33 @@ void lsi_command_help(const char *program, lsi_text *out)
     LSI_COMMANDS(ROW)
 #undef ROW
     lsi_text_append(out, "\n");
-    append_exit_codes(out);
+    append_exit_codes(out, true);
+}
+
+bool lsi_command_of_programs(lsi_command_kind kind)
+{
+    return kind == LSI_COMMAND_TRAIN || kind == LSI_COMMAND_HELP || kind == LSI_COMMAND_HELP_CONFIG ||
+           kind == LSI_COMMAND_PRINT_CONFIG || kind == LSI_COMMAND_DRY_RUN || kind == LSI_COMMAND_VERSION;
+}
+
+void lsi_command_help_program(const char *program, const char *about, bool config_optional, lsi_text *out)
+{
+    const char *config = config_optional ? "[CONFIG]" : "CONFIG";
+
+    lsi_text_append(out, "usage: %s %s [--set section.key=value]...\n       mpirun -np 4 %s %s ...\n\n", program,
+                    config, program, config);
+    lsi_text_append(out, "%s%s", about != NULL ? about : "", about != NULL ? "\n\n" : "");
+    lsi_text_append(out,
+                    "A value comes from its default, %sthe file CONFIG, the environment variable\n"
+                    "LOCKSTEP_SECTION_KEY, or --set; the last of these wins.\n\n",
+                    config_optional ? "the program, " : "");
+    append_option(out, "  ", "--set", "section.key=value", "one value of the configuration");
+#define ROW(name, option, least, most, operands, sets, help)                                                           \
+    if (LSI_COMMAND_##name != LSI_COMMAND_TRAIN && lsi_command_of_programs(LSI_COMMAND_##name)) {                      \
+        append_option(out, "  ", option != NULL ? option : "", config_optional ? "" : operands, help);                 \
+    }
+    LSI_COMMANDS(ROW)
+#undef ROW
+    lsi_text_append(out, "\n");
+    append_exit_codes(out, false);
 }

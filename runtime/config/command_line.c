@@ -165,12 +165,15 @@ static const char *command_name(lsi_command_kind kind)
     return commands[kind].option != NULL ? commands[kind].option : "training";
 }
 
-static ls_status check_operands(const lsi_command *command)
+static ls_status check_operands(const lsi_command *command, bool config_optional)
 {
     lsi_command_kind kind = command->kind;
     int least = commands[kind].least, most = commands[kind].most;
 
-    LS_REQUIRE(kind != LSI_COMMAND_TRAIN || command->n_operands > 0, LS_ERR_USAGE,
+    if (config_optional && strcmp(commands[kind].operands, "CONFIG") == 0) {
+        least = 0;
+    }
+    LS_REQUIRE(kind != LSI_COMMAND_TRAIN || command->n_operands >= least, LS_ERR_USAGE,
                "no configuration file given; usage: CONFIG [%s %s]..., see --help", set_option, set_value);
     LS_REQUIRE(command->n_operands >= least, LS_ERR_USAGE, "%s needs %s behind it%s", command_name(kind),
                commands[kind].operands, command->n_operands > 0 ? ", one is missing" : "");
@@ -235,33 +238,38 @@ static ls_status read_value(const parsing *p, int v)
     return LS_OK;
 }
 
-static ls_status parse(int argc, char *const *argv, lsi_command *command)
+static ls_status parse(int argc, char *const *argv, bool config_optional, lsi_command *command)
 {
     parsing p = {.command = command};
 
     for (int i = 1; i < argc; i++) {
         LS_TRY(take_argument(&p, argc, argv, &i));
     }
-    LS_TRY(check_operands(command));
+    LS_TRY(check_operands(command, config_optional));
     for (int v = 0; v < N_VALUES; v++) {
         LS_TRY(read_value(&p, v));
     }
     return LS_OK;
 }
 
-ls_status lsi_command_parse(int argc, char *const *argv, lsi_command *out)
+ls_status lsi_command_parse_program(int argc, char *const *argv, bool config_optional, lsi_command *out)
 {
     lsi_command command = {0};
 
     LS_TRY(
         lsi_memory_alloc((size_t)(argc > 0 ? argc : 1) * sizeof *command.sets, "command line", (void **)&command.sets));
-    ls_status status = parse(argc, argv, &command);
+    ls_status status = parse(argc, argv, config_optional, &command);
     if (status != LS_OK) {
         lsi_command_free(&command);
         return status;
     }
     *out = command;
     return LS_OK;
+}
+
+ls_status lsi_command_parse(int argc, char *const *argv, lsi_command *out)
+{
+    return lsi_command_parse_program(argc, argv, false, out);
 }
 
 void lsi_command_free(lsi_command *command)

@@ -3,6 +3,7 @@
 #ifndef LSI_CONFIG_COMMAND_LINE_H
 #define LSI_CONFIG_COMMAND_LINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <lockstep/status.h>
@@ -62,9 +63,15 @@ typedef struct lsi_command {
 
 /* ERR_USAGE names the argument and the nearest option, or the range of a value. Texts are borrowed from argv. */
 LS_MUST_USE ls_status lsi_command_parse(int argc, char *const *argv, lsi_command *out);
+/* config_optional: the program has values of its own, and CONFIG may be left out. */
+LS_MUST_USE ls_status lsi_command_parse_program(int argc, char *const *argv, bool config_optional, lsi_command *out);
 void lsi_command_free(lsi_command *command);
 /* Usage text of `program`: static part, commands, options, exit codes. */
 struct lsi_text;
 void lsi_command_help(const char *program, struct lsi_text *out);
+/* Whether a training program of one's own has the command; the others are about what a configuration names. */
+bool lsi_command_of_programs(lsi_command_kind kind);
+/* Usage text of such a program; `about` may be NULL. */
+void lsi_command_help_program(const char *program, const char *about, bool config_optional, struct lsi_text *out);
 
 #endif

@@ -81,22 +81,23 @@ static ls_status read_file(lsi_config *config, const char *path)
     return status;
 }
 
-static ls_status parse(lsi_config *config, const char *text)
+/* INI text that must stay as it is. */
+static ls_status read_text(lsi_config *config, const char *text, bool printed)
 {
     char *copy;
 
     LS_TRY(lsi_memory_strdup(text, &copy));
-    ls_status status = lsi_sources_text(config, copy, strlen(copy), true);
+    ls_status status = lsi_sources_text(config, copy, strlen(copy), printed);
     lsi_memory_free(copy);
     return status;
 }
 
-/* What comes on top of a file; `path` NULL: there was none. */
-static ls_status complete(lsi_config *config, const char *path, const char *const *sets, int n_sets)
+/* What comes on top of a file; `path` NULL: there was none. `named` gives log.dir its default. */
+static ls_status complete(lsi_config *config, const char *path, const char *named, const char *const *sets, int n_sets)
 {
     LS_TRY(lsi_sources_environment(config));
     LS_TRY(lsi_sources_sets(config, sets, n_sets));
-    LS_TRY(lsi_paths_resolve(config, path));
+    LS_TRY(lsi_paths_resolve(config, path, named));
     return lsi_rules_check(config);
 }
 
@@ -117,7 +118,10 @@ ls_status lsi_config_load(const char *path, const char *const *sets, int n_sets,
     LS_TRY(create(path != NULL ? path : "configuration", &config));
     ls_status status = path != NULL ? read_file(config, path) : LS_OK;
     if (status == LS_OK) {
-        status = complete(config, path, sets, n_sets);
+        status = complete(config, path, path, sets, n_sets);
+    }
+    if (status == LS_OK) {
+        status = lsi_rules_check_inputs(config);
     }
     return finish(status, config, out);
 }
@@ -128,11 +132,46 @@ ls_status lsi_config_load_printed(const char *name, const char *text, const char
     lsi_config *config;
 
     LS_TRY(create(name, &config));
-    ls_status status = parse(config, text);
+    ls_status status = read_text(config, text, true);
     if (status == LS_OK) {
-        status = complete(config, NULL, sets, n_sets);
+        status = complete(config, NULL, NULL, sets, n_sets);
+    }
+    if (status == LS_OK) {
+        status = lsi_rules_check_inputs(config);
     }
     return finish(status, config, out);
+}
+
+static ls_status load_program(lsi_config *config, const char *name, const char *defaults, const char *path,
+                              const char *const *sets, int n_sets)
+{
+    if (defaults != NULL) {
+        LS_TRY(read_text(config, defaults, false));
+    }
+    for (int id = 0; id < LSI_KEY_COUNT; id++) {
+        config->from_file[id] = false;      /* a path in the program means the current folder */
+    }
+    if (path != NULL) {
+        lsi_memory_free(config->name);
+        config->name = NULL;
+        LS_TRY(lsi_memory_strdup(path, &config->name));
+        LS_TRY(read_file(config, path));
+    }
+    return complete(config, path, path != NULL ? path : name, sets, n_sets);
+}
+
+ls_status lsi_config_load_program(const char *name, const char *defaults, const char *path, const char *const *sets,
+                                  int n_sets, lsi_config **out)
+{
+    lsi_config *config;
+
+    LS_TRY(create(name, &config));
+    return finish(load_program(config, name, defaults, path, sets, n_sets), config, out);
+}
+
+ls_status lsi_config_check_inputs(const lsi_config *config)
+{
+    return lsi_rules_check_inputs(config);
 }
 
 ls_status lsi_config_parse(const char *text, lsi_config **out)
@@ -140,7 +179,7 @@ ls_status lsi_config_parse(const char *text, lsi_config **out)
     lsi_config *config;
 
     LS_TRY(create("configuration", &config));
-    return finish(parse(config, text), config, out);
+    return finish(read_text(config, text, true), config, out);
 }
 
 const ls_config *lsi_config_values(const lsi_config *config)

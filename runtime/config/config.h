@@ -16,6 +16,12 @@ LS_MUST_USE ls_status lsi_config_load(const char *path, const char *const *sets,
 /* The same, with the text of lsi_config_print, kept in a file `name`, in the place of the file. */
 LS_MUST_USE ls_status lsi_config_load_printed(const char *name, const char *text, const char *const *sets, int n_sets,
                                               lsi_config **out);
+/* For a program of its own. `name` stands in messages for `defaults`, an INI text between default and file (NULL: none),
+ * and names log.dir where there is no file. Rules about [model] and [data] are left to lsi_config_check_inputs. */
+LS_MUST_USE ls_status lsi_config_load_program(const char *name, const char *defaults, const char *path,
+                                              const char *const *sets, int n_sets, lsi_config **out);
+/* Whether [model] and [data] name something that can be trained; lsi_config_load has checked it. */
+LS_MUST_USE ls_status lsi_config_check_inputs(const lsi_config *config);
 /* From the text of lsi_config_print, taken as it is: no environment, no path resolution. */
 LS_MUST_USE ls_status lsi_config_parse(const char *text, lsi_config **out);
 void lsi_config_destroy(lsi_config **config);

@@ -133,7 +133,7 @@ static ls_status fill_labels(lsi_config *config, lsi_key_id images, lsi_key_id l
     return status;
 }
 
-static ls_status fill_log_dir(lsi_config *config, const char *current, const char *file)
+static ls_status fill_log_dir(lsi_config *config, const char *current, const char *named)
 {
     char *stem = NULL;
     lsi_text text = {0};
@@ -141,8 +141,8 @@ static ls_status fill_log_dir(lsi_config *config, const char *current, const cha
     if (config->values.log.dir[0] != '\0') {
         return LS_OK;
     }
-    if (file != NULL) {
-        LS_TRY(lsi_file_stem(file, &stem));
+    if (named != NULL) {
+        LS_TRY(lsi_file_stem(named, &stem));
     }
     lsi_text_append(&text, "%s/runs/%s", strcmp(current, "/") == 0 ? "" : current, stem != NULL ? stem : "default");
     lsi_memory_free(stem);
@@ -164,14 +164,14 @@ static ls_status fill_in_log_dir(lsi_config *config, lsi_key_id id, const char *
     return status;
 }
 
-static ls_status resolve_all(lsi_config *config, const char *folder, const char *current, const char *file)
+static ls_status resolve_all(lsi_config *config, const char *folder, const char *current, const char *named)
 {
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         LS_TRY(resolve(config, paths[i], config->from_file[paths[i]] ? folder : current));
     }
     LS_TRY(fill_labels(config, LSI_KEY_data_train, LSI_KEY_data_labels));
     LS_TRY(fill_labels(config, LSI_KEY_data_val, LSI_KEY_data_val_labels));
-    LS_TRY(fill_log_dir(config, current, file));
+    LS_TRY(fill_log_dir(config, current, named));
     LS_TRY(fill_in_log_dir(config, LSI_KEY_log_metrics, "metrics.jsonl"));
     return fill_in_log_dir(config, LSI_KEY_checkpoint_dir, "checkpoints");
 }
@@ -187,7 +187,7 @@ static ls_status folder_of(const char *file, char **out)
     return status;
 }
 
-ls_status lsi_paths_resolve(lsi_config *config, const char *file)
+ls_status lsi_paths_resolve(lsi_config *config, const char *file, const char *named)
 {
     char *current = NULL, *folder = NULL;
     ls_status status;
@@ -195,7 +195,7 @@ ls_status lsi_paths_resolve(lsi_config *config, const char *file)
     /* A file of no name in the current folder, so that the folder is spelled as for a real file. */
     LS_TRY(folder_of("x", &current));
     LS_TRY_GOTO(status, done, folder_of(file != NULL ? file : "x", &folder));
-    status = resolve_all(config, folder, current, file);
+    status = resolve_all(config, folder, current, named);
 done:
     lsi_memory_free(folder);
     lsi_memory_free(current);

@@ -5,7 +5,8 @@
 #include "config/state.h"
 
 /* Makes all paths absolute (those of the file against its folder, others against the current one) and fills in those
- * left empty: labels, log.dir, log.metrics, checkpoint.dir. `file` is the configuration's path or NULL. */
-LS_MUST_USE ls_status lsi_paths_resolve(lsi_config *config, const char *file);
+ * left empty: labels, log.dir, log.metrics, checkpoint.dir. `file` is the configuration's path or NULL;
+ * log.dir is called after the file or program `named`, "default" where it is NULL. */
+LS_MUST_USE ls_status lsi_paths_resolve(lsi_config *config, const char *file, const char *named);
 
 #endif

@@ -200,16 +200,28 @@ static ls_status check_trace(const lsi_config *config)
     return LS_OK;
 }
 
-ls_status lsi_rules_check(const lsi_config *config)
-{
-    static ls_status (*const rules[])(const lsi_config *) = {
-        check_kinds, check_training_data, check_validation, check_heads,
-        check_batch, check_lanes,         check_end,        check_learning_rate,
-        check_scale, check_wire,          check_trace,
-    };
+typedef ls_status (*rule)(const lsi_config *config);
 
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+static ls_status check_all(const lsi_config *config, const rule *rules, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
         LS_TRY(rules[i](config));
     }
     return LS_OK;
+}
+
+ls_status lsi_rules_check(const lsi_config *config)
+{
+    static const rule rules[] = {
+        check_batch, check_lanes, check_end, check_learning_rate, check_scale, check_wire, check_trace,
+    };
+
+    return check_all(config, rules, sizeof rules / sizeof *rules);
+}
+
+ls_status lsi_rules_check_inputs(const lsi_config *config)
+{
+    static const rule rules[] = {check_kinds, check_training_data, check_validation, check_heads};
+
+    return check_all(config, rules, sizeof rules / sizeof *rules);
 }

@@ -312,20 +312,46 @@ static ls_status say_end(run *r, double seconds)
     return lsi_runtime_stopped(r->rt, r->stop, r->saver != NULL);
 }
 
+/* Collective, of a run that gave up: what it has done until then is kept. A failure on top of that one has been printed
+ * and changes nothing. */
+static void keep_what_is_done(run *r)
+{
+    if (lsi_events_settle(&r->events) != LS_OK) {
+        lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
+    }
+    if (r->saver != NULL && lsi_saver_finish(r->saver) != LS_OK) {
+        lsi_log_warn("the checkpoint that was being written is not there");
+    }
+}
+
 static ls_status train(run *r)
 {
     double start = lsi_clock_seconds();
     ls_status status = loop(r);
 
-    if (status != LS_OK && r->rt->agreed && lsi_events_settle(&r->events) != LS_OK) {
-        lsi_log_warn("the steps that led to the end are not in %s", r->rt->config->log.metrics);
+    if (status != LS_OK && r->rt->agreed) {
+        keep_what_is_done(r);
     }
     LS_TRY(status);
     return say_end(r, lsi_clock_seconds() - start);
 }
 
+/* What a run would use, said by rank 0. Collective. */
+static ls_status describe(ls_runtime *rt, const ls_run_parts *p)
+{
+    lsi_trainer_options options = {.evaluates = p->val != NULL, .snapshots = rt->config->checkpoint.save};
+    lsi_sizes sizes;
+
+    LS_TRY(lsi_runtime_agree(rt, lsi_trainer_sizes(rt, p->graph, p->loss, p->train, &options, &sizes)));
+    return lsi_report_dry_run(rt, lsi_graph_params(p->graph), p->train, p->val, &sizes);
+}
+
 ls_status ls_run_model(ls_runtime *runtime, const ls_run_parts *parts)
 {
+    if (runtime->dry_run) {
+        return describe(runtime, parts);
+    }
+
     run r = {.rt = runtime, .parts = *parts, .place = {.lock = -1}};
     ls_status status = open_run(&r);
 
@@ -355,8 +381,11 @@ typedef struct inputs {
 /* Collective, agreed. */
 static ls_status open_inputs(ls_runtime *rt, inputs *in)
 {
-    ls_status status = lsi_datasets_open(rt->config, &in->train, &in->val);
+    ls_status status = lsi_config_check_inputs(rt->loaded);
 
+    if (status == LS_OK) {
+        status = lsi_datasets_open(rt->config, &in->train, &in->val);
+    }
     if (status == LS_OK) {
         status = lsi_model_build(rt->config, in->train, &in->model);
     }
@@ -393,19 +422,6 @@ ls_status ls_run(ls_runtime *runtime)
 
 ls_status lsi_run_dry(ls_runtime *runtime)
 {
-    inputs in = {0};
-    lsi_sizes sizes;
-    ls_status status = open_inputs(runtime, &in);
-
-    if (status == LS_OK) {
-        lsi_trainer_options options = {.evaluates = in.val != NULL, .snapshots = runtime->config->checkpoint.save};
-
-        status = lsi_runtime_agree(
-            runtime, lsi_trainer_sizes(runtime, in.model.graph, in.model.loss, in.train, &options, &sizes));
-    }
-    if (status == LS_OK) {
-        status = lsi_report_dry_run(runtime, lsi_graph_params(in.model.graph), in.train, in.val, &sizes);
-    }
-    close_inputs(&in);
-    return status;
+    runtime->dry_run = true;
+    return ls_run(runtime);
 }

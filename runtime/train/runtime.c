@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "comm/registry.h"
-#include "config/command_line.h"
 #include "job/stop.h"
 #include "kernels/ops.h"
 #include "train/precision.h"
@@ -198,28 +197,22 @@ ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out)
     return LS_OK;
 }
 
-ls_status ls_runtime_open(int *argc, char ***argv, ls_runtime **out)
-{
-    lsi_job *job;
-    lsi_config *config = NULL;
-    lsi_command command = {0};
-    ls_status status = LS_OK;
+/* ---- closing ------------------------------------------------------------------------------------------------- */
 
-    LS_TRY(lsi_job_open("lockstep", argc, argv, &job));
-    if (job->rank == 0) {
-        status = lsi_command_parse(*argc, *argv, &command);
-        if (status == LS_OK) {
-            status = lsi_config_load(command.operand[0], command.sets, command.n_sets, &config);
+void lsi_runtime_adopt(ls_runtime *runtime, lsi_runtime_child *child)
+{
+    child->older = runtime->newest;
+    runtime->newest = child;
+}
+
+void lsi_runtime_disown(ls_runtime *runtime, lsi_runtime_child *child)
+{
+    for (lsi_runtime_child **link = &runtime->newest; *link != NULL; link = &(*link)->older) {
+        if (*link == child) {
+            *link = child->older;
+            return;
         }
-        lsi_command_free(&command);
     }
-    status = lsi_runtime_share_config(job, status, &config);
-    if (status != LS_OK) {
-        lsi_config_destroy(&config);
-        lsi_job_close(&job);
-        return status;
-    }
-    return lsi_runtime_open(job, config, out);
 }
 
 int ls_runtime_close(ls_runtime **runtime, ls_status why)
@@ -231,6 +224,9 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     }
     if (why != LS_OK && !rt->agreed) {
         lsi_job_abort(rt->job, why);
+    }
+    while (rt->newest != NULL) {
+        rt->newest->release(rt->newest);
     }
     if (rt->comm != NULL) {
         rt->comm->transport->close(rt->comm);
@@ -260,6 +256,11 @@ int ls_rank(const ls_runtime *runtime)
 int ls_world(const ls_runtime *runtime)
 {
     return runtime->job->world;
+}
+
+ls_device *ls_runtime_device(const ls_runtime *runtime)
+{
+    return runtime->device;
 }
 
 void ls_request_stop(void)

@@ -10,6 +10,13 @@
 #include <lockstep/comm.h>
 #include <lockstep/train.h>
 
+/* Heads of what is made from a runtime. */
+typedef struct lsi_runtime_child lsi_runtime_child;
+struct lsi_runtime_child {
+    void (*release)(lsi_runtime_child *child);      /* disowns it, too */
+    lsi_runtime_child *older;
+};
+
 struct ls_runtime {
     lsi_job *job;
     lsi_config *loaded;             /* owns the values below */
@@ -20,7 +27,9 @@ struct ls_runtime {
     lsi_memory_account account;
     lsi_geometry geometry;
     ls_comm *comm;
+    lsi_runtime_child *newest;      /* what is still open: a program that fails on its way leaves it to the close */
     char fingerprint[512];          /* equal on all ranks: results are comparable only where this text is equal */
+    bool dry_run;                   /* ls_run and ls_run_model say what they would use, and train nothing */
     double opened_seconds;          /* when, on this process's clock */
     int stopped_code;               /* exit code of a run that ended early without a checkpoint; 0: none did */
     bool agreed;                    /* the failure under way is known to all ranks and has been printed */
@@ -28,6 +37,9 @@ struct ls_runtime {
 
 /* Collective. Opens the runtime on an existing job and a configuration; takes both, also on failure. */
 LS_MUST_USE ls_status lsi_runtime_open(lsi_job *job, lsi_config *config, ls_runtime **out);
+void lsi_runtime_adopt(ls_runtime *runtime, lsi_runtime_child *child);
+/* Does nothing when it was not adopted. */
+void lsi_runtime_disown(ls_runtime *runtime, lsi_runtime_child *child);
 /* lsi_job_agree, remembering that a failure has been printed. */
 LS_MUST_USE ls_status lsi_runtime_agree(ls_runtime *runtime, ls_status mine);
 /* A run ends early for `reason` (job/stop.h). STOPPED, when its state is saved; otherwise OK, and ls_runtime_close returns

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -242,6 +243,13 @@ static ls_status build(ls_trainer *t)
     return lsi_trainer_allocate(t);
 }
 
+static void release(lsi_runtime_child *child)
+{
+    ls_trainer *t = (ls_trainer *)(void *)((char *)child - offsetof(ls_trainer, child));
+
+    ls_trainer_destroy(&t);
+}
+
 ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                              const lsi_trainer_options *options, ls_trainer **out)
 {
@@ -285,6 +293,8 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->next_slot = t->sizes.n_local;
     lsi_timeline_open(&t->timeline, t->device);
+    t->child.release = release;
+    lsi_runtime_adopt(runtime, &t->child);
     *out = t;
     return LS_OK;
 }
@@ -293,7 +303,15 @@ ls_status ls_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, l
 {
     lsi_trainer_options options = {.evaluates = true, .snapshots = runtime->config->checkpoint.save};
 
+    LS_TRY(lsi_runtime_agree(runtime, !runtime->dry_run ? LS_OK
+                                                        : LS_FAIL(LS_ERR_USAGE, "--dry-run: this program's loop is its "
+                                                                                "own, and does not know it")));
     return lsi_trainer_create(runtime, graph, loss, data, &options, out);
+}
+
+int64_t ls_trainer_n_steps(const ls_trainer *trainer)
+{
+    return trainer->end_step;
 }
 
 void ls_trainer_set_schedule(ls_trainer *trainer, ls_schedule_fn schedule, void *argument)
@@ -309,6 +327,7 @@ void ls_trainer_destroy(ls_trainer **trainer)
     if (t == NULL) {
         return;
     }
+    lsi_runtime_disown(t->rt, &t->child);
     if (t->compute != NULL) {
         (void)t->backend->stream_sync(t->compute);      /* the last step; a failure of it has been reported by now */
     }

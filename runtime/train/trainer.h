@@ -70,6 +70,7 @@ struct ls_slot {
 };
 
 struct ls_trainer {
+    lsi_runtime_child child;
     ls_runtime *rt;
     ls_device *device;
     const ls_backend *backend;

@@ -260,3 +260,8 @@ ls_status lsi_trainer_weights_hash(ls_trainer *trainer, char out[33])
 {
     return lsi_param_hash(trainer->params, read_masters, trainer, out);
 }
+
+ls_status ls_trainer_weights_hash(ls_trainer *trainer, char out[33])
+{
+    return lsi_trainer_weights_hash(trainer, out);
+}

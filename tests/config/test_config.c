@@ -301,6 +301,44 @@ static void lanes_are_a_power_of_two_up_to_8(void **state)
 }
 
 /* Whichever allocation fails: the status says so, nothing leaks, and the next load works. */
+/* A program's own values stand between default and file; its [model] and [data] are its own business. */
+static void a_program_has_defaults_of_its_own(void **state)
+{
+    static const char defaults[] = "[train]\nsteps = 7\nseed = 3\nlog_every = 2\n[log]\nmetrics = m.jsonl\n";
+    const char *const sets[] = {"train.log_every=4"};
+    char expected[700];
+    lsi_config *config;
+
+    (void)state;
+    CHECK_OK(lsi_config_load_program("spirals", defaults, NULL, sets, 1, &config));
+    const ls_config *v = lsi_config_values(config);
+    assert_int_equal(v->train.steps, 7);
+    assert_int_equal(v->train.log_every, 4);
+    snprintf(expected, sizeof expected, "%s/runs/spirals", here);
+    assert_string_equal(v->log.dir, expected);
+    snprintf(expected, sizeof expected, "%s/m.jsonl", here);
+    assert_string_equal(v->log.metrics, expected);
+    assert_string_equal(origin(config, "train", "steps"), "spirals:2");
+    CHECK_FAILS(lsi_config_check_inputs(config), LS_ERR_CONFIG, "data.train is not set");
+    lsi_config_destroy(&config);
+
+    write_ini("[train]\nseed = 5\n");
+    CHECK_OK(lsi_config_load_program("spirals", defaults, ini, NULL, 0, &config));
+    v = lsi_config_values(config);
+    assert_int_equal(v->train.steps, 7);
+    assert_int_equal(v->train.seed, 5);
+    snprintf(expected, sizeof expected, "%s/runs/x", here);
+    assert_string_equal(v->log.dir, expected);
+    snprintf(expected, sizeof expected, "%s:2", ini);
+    assert_string_equal(origin(config, "train", "seed"), expected);
+    lsi_config_destroy(&config);
+
+    CHECK_FAILS(lsi_config_load_program("spirals", "[train]\nstep = 1\n", NULL, NULL, 0, &config), LS_ERR_CONFIG,
+                "spirals:2: unknown key 'train.step'");
+    CHECK_FAILS(lsi_config_load_program("spirals", NULL, NULL, NULL, 0, &config), LS_ERR_CONFIG,
+                "spirals: train.steps and train.epochs are both 0");
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     long failures = 0;
@@ -340,6 +378,7 @@ int main(void)
         cmocka_unit_test(files_of_any_editor_mean_the_same),
         cmocka_unit_test(a_printed_configuration_can_stand_for_the_file),
         cmocka_unit_test(lanes_are_a_power_of_two_up_to_8),
+        cmocka_unit_test(a_program_has_defaults_of_its_own),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
 

@@ -16,6 +16,8 @@ static ls_status check(const char *text)
 
     CHECK_OK(lsi_config_parse(text, &config));
     ls_status status = lsi_rules_check(config);
+
+    status = status == LS_OK ? lsi_rules_check_inputs(config) : status;
     lsi_config_destroy(&config);
     return status;
 }

@@ -60,6 +60,12 @@ typedef void (*ls_block_fn)(void *argument, int64_t block);
  * waits, and a nested call runs serially. */
 void ls_parallel_for(const ls_cpu_run *run, int64_t n_blocks, ls_block_fn fn, void *argument);
 
+/* Elements [first, first + count) of a view of f32, f16 or bf16 as f32, and back, rounded to nearest even. Kernels
+ * compute in f32 whatever the plan stores: load a tile, compute, store it. Count 0 does
+ * nothing, also to a view that is not given. */
+void ls_view_load(const ls_view *view, int64_t first, int64_t count, float *out);
+void ls_view_store(const ls_view *view, int64_t first, int64_t count, const float *values);
+
 typedef ls_status (*ls_cpu_fn)(const ls_cpu_run *run, const void *arguments);
 typedef ls_status (*ls_cuda_fn)(ls_stream *stream, const void *arguments);
 

@@ -14,15 +14,34 @@ extern "C" {
 /* One process of the job with its configuration, device and communication. */
 typedef struct ls_runtime ls_runtime;
 
-/* Collective. Starts MPI where it is built in, reads `argv` (CONFIG [--set section.key=value]...), opens the device and
- * the transport. On failure all ranks return the same status, and the message has been printed. */
-LS_MUST_USE ls_status ls_runtime_open(int *argc, char ***argv, ls_runtime **out);
+/* What a training program says about itself. */
+typedef struct ls_program {
+    size_t struct_size;
+    const char *name;       /* in messages and in --help; the output goes to runs/NAME unless a file or log.dir says */
+    const char *help;       /* what it does, lines of text for --help; may be NULL */
+    const char *defaults;   /* the program's own values, written as in a configuration file: CONFIG comes behind them and
+                             * may be left out. NULL: CONFIG is required */
+} ls_program;
+
+/* Collective. Starts MPI where it is built in, reads `argv` (CONFIG [--set section.key=value]..., see --help), opens the
+ * device and the transport. `program` is borrowed for the call. On failure all ranks return the same status, and the
+ * message has been printed. ANSWERED: an option such as --help was given, its answer has been printed, and there is
+ * nothing to run; ls_runtime_close takes it like any other status. */
+LS_MUST_USE ls_status ls_runtime_open(int *argc, char ***argv, const ls_program *program, ls_runtime **out);
 /* Collective unless why != LS_OK was found by this rank alone inside a step, which ends the whole job at once.
- * Prints the message of a failure, releases everything made from the runtime, returns the exit code for main(). */
+ * Prints the message of a failure, releases everything made from the runtime and still open (a program may leave by
+ * LS_TRY wherever it is), returns the exit code for main(). A runtime of NULL is one that did not open. */
 int ls_runtime_close(ls_runtime **runtime, ls_status why);
 const ls_config *ls_runtime_config(const ls_runtime *runtime);
 int ls_rank(const ls_runtime *runtime);
 int ls_world(const ls_runtime *runtime);
+/* Where ops of the program's own are registered (backend.h). */
+struct ls_device *ls_runtime_device(const ls_runtime *runtime);
+
+/* Collective. The data sets that [data] names; *val is NULL where it names none. */
+LS_MUST_USE ls_status ls_data_open(ls_runtime *runtime, ls_dataset **train, ls_dataset **val);
+/* Any data set with a close function. Accepts NULL and clears the pointer. */
+void ls_data_close(ls_dataset **dataset);
 
 /* Collective. Builds the model and opens the data that the configuration names, trains, evaluates, logs. */
 LS_MUST_USE ls_status ls_run(ls_runtime *runtime);
@@ -68,6 +87,8 @@ typedef struct ls_slot ls_slot;     /* one micro-batch of the step being queued 
 LS_MUST_USE ls_status ls_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                                         ls_trainer **out);
 void ls_trainer_destroy(ls_trainer **trainer);
+/* How many steps train.steps and train.epochs come to: data is prepared for these and no more. */
+int64_t ls_trainer_n_steps(const ls_trainer *trainer);
 /* Replaces the schedule of the configuration. Before the first step. */
 void ls_trainer_set_schedule(ls_trainer *trainer, ls_schedule_fn schedule, void *argument);
 
@@ -84,6 +105,9 @@ LS_MUST_USE ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot);
 LS_MUST_USE ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info);
 /* Waits for everything queued; `info` (may be NULL) describes the last step. Before evaluating or reading weights. */
 LS_MUST_USE ls_status ls_trainer_settle(ls_trainer *trainer, ls_step_info *info);
+
+/* Collective; settle first. 32 hex digits over every bit of the weights: equal texts, equal weights. */
+LS_MUST_USE ls_status ls_trainer_weights_hash(ls_trainer *trainer, char out[33]);
 
 typedef struct ls_evaluation {
     size_t struct_size;
