@@ -1,8 +1,7 @@
 #!/bin/sh
-# Compiles every header alone: all of them as C11, the public ones as C++17 too.
+# Compiles every header alone: all of them as C11, the public ones as C++17 too; those of cuda kernels as C++17 only, for
+# the simulator of tests/cusim. Headers that need CUDA's own are left out where there is no nvcc to find them by.
 # Usage: check_headers.sh [ROOT]. CC and CXX choose the compilers. Ends with 1 when a header fails.
-# Headers for CUDA need the toolkit's (CUDA_HOME, or where nvcc is); without they are left out. Those of kernels are
-# compiled as C++ on the simulator's, for a host compiler does not know CUDA's language.
 set -eu
 
 root=${1:-$(dirname "$0")/..}
@@ -13,9 +12,14 @@ warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror -fopenmp-simd"
 # What the build defines for kernels (CMakeLists.txt), so that their headers stand alone as well.
 defines="-D_GNU_SOURCE -DLSI_BUILD_ISA_GENERIC -DLSI_ISA=generic"
 include="-I runtime/include -I runtime -I ."
-relaxed=
 mpi=$(mpicc --showme:compile 2>/dev/null || true)
 
+cuda=
+if nvcc=$(command -v nvcc); then
+    cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
+fi
+
+relaxed=
 checked=0
 failed=0
 check()
@@ -27,24 +31,18 @@ check()
     fi
 }
 
-cuda=${CUDA_HOME:-}
-if [ -z "$cuda" ] && nvcc=$(command -v nvcc); then
-    cuda=$(dirname "$(dirname "$nvcc")")
-fi
-
 for header in $(find runtime kernels -name '*.h' | LC_ALL=C sort); do
     case $header in
-        */cuda/*) [ -n "$cuda" ] || continue ;;
+    kernels/cuda/* | runtime/backend/cuda/*) [ -n "$cuda" ] || continue ;;
     esac
     case $header in
-        kernels/cuda/*)
-            relaxed="-Wno-pedantic -Wno-unknown-pragmas"
-            check "$CXX" -std=c++17 -fno-exceptions -DCUSIM -isystem tests/cusim/include \
-                -isystem "$cuda/include" -x c++
-            relaxed=
-            continue ;;
-        runtime/backend/cuda/*) check "$CC" -std=c11 -isystem "$cuda/include" -x c ;;
-        *) check "$CC" -std=c11 -x c ;;
+    kernels/cuda/*)
+        relaxed="-Wno-pedantic -Wno-unknown-pragmas"
+        check "$CXX" -std=c++17 -x c++ -DCUSIM -isystem tests/cusim/include -isystem "$cuda"
+        relaxed=
+        ;;
+    runtime/backend/cuda/*) check "$CC" -std=c11 -x c -isystem "$cuda" ;;
+    *) check "$CC" -std=c11 -x c ;;
     esac
     case $header in
         runtime/include/*) check "$CXX" -std=c++17 -x c++ ;;

@@ -187,7 +187,7 @@ static void too_much_memory_says_what_is_free(void **state)
                 "cannot allocate 1125899906842624 bytes on GPU 0, which has ");
     CHECK_FAILS(lsi_buffer_alloc(device, &account, LS_MEM_DEVICE, LSI_MEMORY_ACTIVATIONS, (size_t)1 << 50, &buffer),
                 LS_ERR_MEMORY, "no memory for activations: 1073741824.0 MiB more asked for");
-    CHECK_OK(b->alloc(device, LS_MEM_DEVICE, 64, &pointer));       /* and nothing is the worse for it */
+    CHECK_OK(b->alloc(device, LS_MEM_DEVICE, 64, &pointer)); /* and nothing is the worse for it */
     b->release(device, LS_MEM_DEVICE, 64, pointer);
     b->close(device);
     test_check_no_memory_live();
@@ -335,7 +335,8 @@ static void failures_name_the_op(void **state)
         skip();
     }
     /* an illegal address (700): CUDA tells of it at some later call, whoever makes it; or exactly, when asked to */
-    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "GPU 0, in or before op cast on stream work (device.");
+    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700",
+                "GPU 0, in or before op cast on stream work (device.");
     check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "(cudaErrorIllegalAddress)");
     check_child("work-exact", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "op add on stream work: an illegal");
     check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=701", "op add: add: the kernel was not launched: ");
@@ -385,16 +386,11 @@ static int child(const char *what)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_describes_what_it_opened),
-        cmocka_unit_test(open_refuses_what_it_cannot_do),
-        cmocka_unit_test(lesser_variants_are_taken_over),
-        cmocka_unit_test(processes_go_round_the_gpus),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(memory_of_every_kind_and_size),
-        cmocka_unit_test(too_much_memory_says_what_is_free),
-        cmocka_unit_test(every_thread_uses_the_right_gpu),
-        cmocka_unit_test(without_a_gpu_it_says_why),
-        cmocka_unit_test(failures_name_the_op),
+        cmocka_unit_test(open_describes_what_it_opened),     cmocka_unit_test(open_refuses_what_it_cannot_do),
+        cmocka_unit_test(lesser_variants_are_taken_over),    cmocka_unit_test(processes_go_round_the_gpus),
+        cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(memory_of_every_kind_and_size),
+        cmocka_unit_test(too_much_memory_says_what_is_free), cmocka_unit_test(every_thread_uses_the_right_gpu),
+        cmocka_unit_test(without_a_gpu_it_says_why),         cmocka_unit_test(failures_name_the_op),
     };
 
     return argc == 2 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);

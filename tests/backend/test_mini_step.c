@@ -160,7 +160,8 @@ static ls_status reduce(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(reduce, sizeof(pair_args))
-static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1, .cpu = reduce, .cuda = reduce_on_cuda,
+static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1,
+                                .cpu = reduce, .cuda = reduce_on_cuda,
                                 .arguments_bytes = sizeof(pair_args)};
 
 /* The rate changes with the step, so it is read from the state: a captured value would be frozen. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/registry.h"
+#include "support/same_bits.h"
 #include "support/test.h"
 #include <lockstep/step_state.h>
 
@@ -109,6 +110,8 @@ static ls_status run(const ls_op *op, const void *arguments, const op_run_memory
     _Alignas(64) unsigned char on_device[LS_OP_MAX_ARGUMENTS];
     unsigned char **devices = calloc((size_t)n_memories, sizeof *devices);
     ls_step_state *state = NULL, *device_state = NULL;
+    /* A GPU's own compiler and library have not been seen to agree. */
+    same_bits *cpu = cusim_set_order == NULL ? NULL : same_bits_begin(op, arguments, memories, n_memories);
 
     assert_non_null(devices);
     memcpy(on_device, arguments, op->arguments_bytes);
@@ -137,6 +140,7 @@ static ls_status run(const ls_op *op, const void *arguments, const op_run_memory
         from_device(state, device_state, sizeof *state, status == LS_OK);
     }
     free(devices);
+    same_bits_end(cpu, op, arguments);
     failed = failed || status != LS_OK;
     return status;
 }

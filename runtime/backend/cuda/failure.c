@@ -52,9 +52,9 @@ void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error)
         }
     }
     pthread_mutex_unlock(&device->mutex);
-    ls_status status = LSI_CUDA_FAIL(error, "GPU %d%s%s%s", device->ordinal,
-                                     used > 0 ? ", in or before " : ", before any op", ops,
-                                     device->sync_each_op ? "" : " (device.sync_each_op = true finds the exact op)");
+    ls_status status =
+        LSI_CUDA_FAIL(error, "GPU %d%s%s%s", device->ordinal, used > 0 ? ", in or before " : ", before any op", ops,
+                      device->sync_each_op ? "" : " (device.sync_each_op = true finds the exact op)");
     lsi_cuda_device_fail(&device->head, status, ls_failure_message());
 }
 

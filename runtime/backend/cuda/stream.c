@@ -151,8 +151,9 @@ ls_status lsi_cuda_stream_copy(ls_stream *stream, void *destination, const void 
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(stream, cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault,
-                                                       ((lsi_cuda_queue *)stream)->cuda), "a copy");
+    return lsi_cuda_stream_end(
+        stream, cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, ((lsi_cuda_queue *)stream)->cuda),
+        "a copy");
 }
 
 ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, size_t bytes)
@@ -163,8 +164,8 @@ ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, s
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(stream, cudaMemsetAsync(destination, byte & 0xff, bytes,
-                                                       ((lsi_cuda_queue *)stream)->cuda), "a fill");
+    return lsi_cuda_stream_end(
+        stream, cudaMemsetAsync(destination, byte & 0xff, bytes, ((lsi_cuda_queue *)stream)->cuda), "a fill");
 }
 
 /* What the op's function refuses is told where failed work is told, with the op's name. */

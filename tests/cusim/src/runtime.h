@@ -89,7 +89,7 @@ typedef struct op {
 typedef struct CUevent_st {
     event_record *record; /* the last one; NULL: none */
     unsigned flags;
-    int device;
+    int id, device;
     uint64_t capture; /* id of the capture it was last recorded in; 0: none */
     struct CUgraphNode_st **frontier;
     int n_frontier;
@@ -193,7 +193,7 @@ typedef struct cusim_core {
     capture *captures;
     int n_stream_ids;
     uint64_t n_captures;
-    int n_events; /* alive */
+    int n_events, n_event_ids; /* alive; ever made */
     uint64_t seed;
     policy policy;
     bool protect, quiet, real_clock;

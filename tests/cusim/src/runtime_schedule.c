@@ -50,6 +50,15 @@ static void pause_for(long nanoseconds)
     nanosleep(&time, NULL);
 }
 
+/* Whether no other thread has destroyed the stream while the lock was free. */
+static bool is_alive(const cusim_stream *stream)
+{
+    const cusim_stream *s = cusim.streams;
+    while (s != NULL && s != stream)
+        s = s->next;
+    return s != NULL;
+}
+
 /* A host function runs on its own thread, which may need what the caller's holds; so wait for it, but not for ever:
  * most programs stay reproducible, and none deadlocks. */
 static void wait_for_host_function(const cusim_stream *stream, const op *o)
@@ -57,7 +66,7 @@ static void wait_for_host_function(const cusim_stream *stream, const op *o)
     if (cusim_lock_is_nested())
         return;
     /* Once it is done another thread may go on with the stream. */
-    for (int i = 0; i < 200 && stream->first == o && o->u.host.state == HOST_RUNNING; i++) {
+    for (int i = 0; i < 200 && is_alive(stream) && stream->first == o && o->u.host.state == HOST_RUNNING; i++) {
         cusim_unlock();
         pause_for(100000);
         cusim_lock();

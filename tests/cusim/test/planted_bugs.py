@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 SEEDS = range(1, 11)
@@ -101,10 +102,26 @@ def stream_bugs(variant, program):
         print(f"{name}: caught in {caught} of {len(seeds)} seeds")
 
 
+def replays(program):
+    """The same seed gives the same record of every call and operation; seeds differ."""
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "record")
+        for seed in list(SEEDS) * 2:
+            run(program, "prefetch_overtakes", "good", CUSIM_SEED=seed, CUSIM_RECORD=path)
+            with open(path) as lines:
+                records.append(lines.read())
+    half = len(records) // 2
+    expect("replays", records[:half] == records[half:], "")
+    expect("seeds differ", len(set(records)) > half // 2, "")
+
+
 def main():
     variant, kernels, streams = sys.argv[1:]
     kernel_bugs(variant, kernels)
     stream_bugs(variant, streams)
+    if variant == "plain":
+        replays(streams)
     print(f"{len(failures)} expectations failed")
     sys.exit(len(failures) > 0)
 
