@@ -29,9 +29,6 @@
 #include "kernels/ops.def"
 #undef LS_OP
 #define LSI_CUDA_FUNCTION(op) lsi_cuda_##op
-/* Not written yet. */
-#define lsi_cuda_attention_fwd NULL
-#define lsi_cuda_attention_bwd NULL
 #else
 #define LSI_CUDA_FUNCTION(op) NULL
 #endif

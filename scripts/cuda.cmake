@@ -1,4 +1,4 @@
-# What -DLOCKSTEP_CUDA=AUTO|ON|OFF|SIM comes to: LOCKSTEP_HAVE_CUDA, and two functions.
+# What -DLOCKSTEP_CUDA=AUTO|ON|OFF|SIM comes to: LOCKSTEP_HAVE_CUDA, LOCKSTEP_HAVE_NCCL, and two functions.
 #
 #   lockstep_cuda_link(TARGET)              headers and libraries of CUDA, or the simulator in their place
 #   lockstep_cuda_sources(TARGET FILE...)   compiles .cu files into the target
@@ -11,6 +11,7 @@ if(NOT cuda_wanted IN_LIST choices)
     message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}'; choices: AUTO, ON, OFF, SIM")
 endif()
 set(LOCKSTEP_HAVE_CUDA FALSE)
+set(LOCKSTEP_HAVE_NCCL FALSE)
 set(LOCKSTEP_CUDA_SIM FALSE)
 if(cuda_wanted STREQUAL "OFF")
     return()
@@ -42,6 +43,15 @@ if(cuda_wanted STREQUAL "SIM")
     if(NOT LOCKSTEP_TESTS)
         message(FATAL_ERROR "LOCKSTEP_CUDA=SIM needs LOCKSTEP_TESTS=ON: the simulator is built with the tests")
     endif()
+endif()
+
+# NCCL is a package of its own. Without it several GPUs work through MPI.
+find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(LOCKSTEP_NCCL NAMES nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+if(LOCKSTEP_NCCL_INCLUDE AND (LOCKSTEP_CUDA_SIM OR LOCKSTEP_NCCL))
+    set(LOCKSTEP_HAVE_NCCL TRUE)
+else()
+    message(STATUS "No NCCL in this build: nccl.h or its library was not found; several GPUs go through MPI")
 endif()
 
 set(cuda_includes -I${PROJECT_SOURCE_DIR}/runtime/include -I${PROJECT_SOURCE_DIR}/runtime
@@ -100,6 +110,12 @@ function(lockstep_cuda_link target)
         target_link_libraries(${target} PUBLIC cusim)
     else()
         target_link_libraries(${target} PUBLIC CUDA::cudart CUDA::cublasLt)
+        if(LOCKSTEP_HAVE_NCCL)
+            target_link_libraries(${target} PUBLIC ${LOCKSTEP_NCCL})
+        endif()
+    endif()
+    if(LOCKSTEP_HAVE_NCCL)
+        target_include_directories(${target} SYSTEM PUBLIC ${LOCKSTEP_NCCL_INCLUDE})
     endif()
 endfunction()
 

@@ -2,38 +2,55 @@
 
 #include <string.h>
 
+#include "base/log.h"
+#include "comm/nccl_choice.h"
 #include "comm/transports.h"
 
-typedef enum transport { TRANSPORT_SELF, TRANSPORT_MPI, TRANSPORT_UNKNOWN } transport;
-
-static transport find(const char *name, int world)
+/* The transport called `name`, or the one that auto stands for: NCCL where every rank has a GPU to itself. */
+static ls_status choose(const lsi_comm_options *options, const char **out)
 {
-    if (strcmp(name, "auto") == 0) {
-        return world == 1 ? TRANSPORT_SELF : TRANSPORT_MPI;
+    lsi_job *job = options->job;
+    bool own_gpus = false;
+
+    *out = options->transport;
+    if (strcmp(*out, "auto") != 0) {
+        return LS_OK;
     }
-    return strcmp(name, "self") == 0 ? TRANSPORT_SELF : strcmp(name, "mpi") == 0 ? TRANSPORT_MPI : TRANSPORT_UNKNOWN;
+    if (job->world > 1 && lsi_nccl_is_built() && strcmp(options->device->backend->name, "cuda") == 0) {
+        LS_TRY(lsi_nccl_own_gpus(job, options->device, &own_gpus));
+        if (!own_gpus && job->rank == 0) {
+            lsi_log_info("several processes use one GPU: they exchange gradients by MPI through the host, not by NCCL");
+        }
+    }
+    *out = own_gpus ? "nccl" : job->world == 1 ? "self" : "mpi";
+    return LS_OK;
 }
 
 ls_status lsi_comm_open(const lsi_comm_options *options, ls_comm **out)
 {
     int world = options->job->world;
+    const char *name;
 
-    switch (find(options->transport, world)) {
-    case TRANSPORT_SELF:
+    LS_TRY(choose(options, &name));
+    if (strcmp(name, "self") == 0) {
         LS_REQUIRE(world == 1, LS_ERR_CONFIG,
                    "comm.transport = self is for one process; this job has %d: use auto or mpi", world);
         return lsi_self_open(options, out);
-    case TRANSPORT_MPI:
-        return lsi_mpi_open(options, out);
-    case TRANSPORT_UNKNOWN:
-        break;
     }
-    return LS_FAIL(LS_ERR_CONFIG, "comm.transport is '%s'; choices in this build: auto, self, mpi", options->transport);
+    if (strcmp(name, "mpi") == 0) {
+        return lsi_mpi_open(options, out);
+    }
+    if (strcmp(name, "nccl") == 0) {
+        return lsi_nccl_open(options, out);
+    }
+    return LS_FAIL(LS_ERR_CONFIG, "comm.transport is '%s'; choices in this build: auto, self, mpi%s", options->transport,
+                   lsi_nccl_is_built() ? ", nccl" : "");
 }
 
-int64_t lsi_comm_staging_bytes(const lsi_comm_options *options, int64_t largest_n)
+int64_t lsi_comm_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)
 {
-    bool mpi = find(options->transport, options->job->world) == TRANSPORT_MPI;
-
-    return mpi ? lsi_mpi_staging_bytes(options, largest_n) : 0;
+    if (strcmp(options->transport, "mpi") == 0) {
+        return lsi_mpi_staging_bytes(options, largest_n, exchange_bytes);
+    }
+    return strcmp(options->transport, "nccl") == 0 ? lsi_nccl_staging_bytes(options, largest_n) : 0;
 }

@@ -68,6 +68,7 @@ static void mpi_close(ls_comm *head)
     /* Messages of an unfinished collective may still arrive: the process is about to leave, what they need stays. */
     if (!comm->in_flight) {
         lsi_buffer_release(device, comm->account, &comm->staging);
+        lsi_buffer_release(device, comm->account, &comm->mirror);
         lsi_memory_free(comm->message_memory);
         lsi_fast_close(comm);
         MPI_Comm_free(&comm->communicator);
@@ -78,14 +79,19 @@ static void mpi_close(ls_comm *head)
     lsi_memory_free(comm);
 }
 
+static ls_memory memory_kind(const ls_comm *comm)
+{
+    return ((const lsi_mpi_comm *)comm)->staged ? LS_MEM_DEVICE : LS_MEM_PINNED;
+}
+
 static ls_status mpi_alloc(ls_comm *comm, size_t bytes, void **out)
 {
-    return comm->device->backend->alloc(comm->device, LS_MEM_PINNED, bytes, out);
+    return comm->device->backend->alloc(comm->device, memory_kind(comm), bytes, out);
 }
 
 static void mpi_release(ls_comm *comm, size_t bytes, void *pointer)
 {
-    comm->device->backend->release(comm->device, LS_MEM_PINNED, bytes, pointer);
+    comm->device->backend->release(comm->device, memory_kind(comm), bytes, pointer);
 }
 
 /* Copies the description; its place in the order of preparation is its id on all ranks. */
@@ -102,26 +108,6 @@ static ls_status prepare(lsi_mpi_comm *comm, const lsi_mpi_collective *descripti
     collective->id = comm->n_prepared;
     comm->prepared[comm->n_prepared++] = collective;
     *out = &collective->head;
-    return LS_OK;
-}
-
-static ls_status check_partials(const lsi_mpi_comm *comm, const ls_partial *partials, int n_partials)
-{
-    lsi_span share = comm->share[comm->head.rank], roots[LSI_TREE_MAX_ROOTS];
-    int n_roots = lsi_tree_roots(comm->head.n_lanes, share.lo, share.hi, roots);
-
-    if (comm->fast) {
-        LS_REQUIRE(n_partials == 1, LS_ERR_INTERNAL, "rank %d hands over %d partial sums; a fast reduction takes one",
-                   comm->head.rank, n_partials);
-        return LS_OK;
-    }
-    LS_REQUIRE(n_partials == n_roots, LS_ERR_INTERNAL, "rank %d hands over %d partial sums; lanes %d to %d have %d",
-               comm->head.rank, n_partials, share.lo, share.hi, n_roots);
-    for (int i = 0; i < n_roots; i++) {
-        LS_REQUIRE(partials[i].lo == roots[i].lo && partials[i].hi == roots[i].hi, LS_ERR_INTERNAL,
-                   "partial sum %d of rank %d is of lanes %d to %d, not %d to %d", i, comm->head.rank, partials[i].lo,
-                   partials[i].hi, roots[i].lo, roots[i].hi);
-    }
     return LS_OK;
 }
 
@@ -148,7 +134,7 @@ static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, i
     };
     lsi_mpi_staging *staging = &collective.u.reduce.staging;
 
-    LS_TRY(check_partials(comm, partials, n_partials));
+    LS_TRY(lsi_partials_check(head, comm->share[head->rank], comm->fast, partials, n_partials));
     for (int i = 0; i < n_partials; i++) {
         collective.u.reduce.partial[i] = partials[i].data;
     }
@@ -158,6 +144,9 @@ static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, i
         lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece_bytes, staging);
     }
     LS_TRY(grow_staging(comm, staging->bytes));
+    if (comm->staged) {
+        LS_TRY(lsi_stage_reduce(comm, partials, n_partials, n, out, gather, &collective.stage));
+    }
     return prepare(comm, &collective, out_collective);
 }
 
@@ -172,6 +161,9 @@ static ls_status mpi_prepare_gather(ls_comm *head, void *data, int64_t n, size_t
         .u.gather = lsi_chunks_make(comm, data, n, element_bytes),
     };
 
+    if (comm->staged) {
+        LS_TRY(lsi_stage_gather(comm, data, n, element_bytes, &collective.stage));
+    }
     return prepare(comm, &collective, out);
 }
 
@@ -188,11 +180,15 @@ static ls_status mpi_prepare_exchange(ls_comm *head, const void *mine, void *all
 
     LS_REQUIRE(bytes <= INT32_MAX, LS_ERR_INTERNAL, "an exchange of %zu bytes per rank; a message holds 2^31 - 1",
                bytes);
+    if (comm->staged) {
+        LS_TRY(lsi_stage_exchange(comm, mine, all, bytes, &collective.stage));
+    }
     return prepare(comm, &collective, out);
 }
 
 static ls_status mpi_prepare_broadcast(ls_comm *head, void *data, size_t bytes, int root, ls_collective **out)
 {
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head;
     lsi_mpi_collective collective = {
         .name = "broadcast",
         .bytes = bytes,
@@ -201,17 +197,27 @@ static ls_status mpi_prepare_broadcast(ls_comm *head, void *data, size_t bytes, 
         .u.broadcast = {.data = data, .root = root},
     };
 
-    return prepare((lsi_mpi_comm *)head, &collective, out);
+    if (comm->staged) {
+        LS_TRY(lsi_stage_broadcast(comm, data, bytes, root, &collective.stage));
+    }
+    return prepare(comm, &collective, out);
 }
 
+/* Flags are set and awaited also after an abort, as captured launches do; without data nothing is copied back. */
 static ls_status mpi_launch(ls_collective *head, ls_stream *stream)
 {
-    const lsi_mpi_collective *collective = (const lsi_mpi_collective *)head;
+    lsi_mpi_collective *collective = (lsi_mpi_collective *)head;
+    lsi_mpi_comm *comm = (lsi_mpi_comm *)head->comm;
     const ls_backend *backend = stream->device->backend;
-    ls_flag *flag = ((lsi_mpi_comm *)head->comm)->request.data;
+    ls_flag *flag = comm->request.data;
+    bool copies = comm->staged && !atomic_load(&comm->aborted);
 
+    if (copies) {
+        LS_TRY(lsi_stage_in(comm, collective, stream));
+    }
     LS_TRY(backend->flag_set(stream, flag, collective->id + 1));
-    return backend->flag_wait(stream, flag, no_request);
+    LS_TRY(backend->flag_wait(stream, flag, no_request));
+    return copies ? lsi_stage_out(comm, collective, stream) : LS_OK;
 }
 
 static void mpi_chunk(const ls_comm *comm, int64_t n, int rank, int64_t *start, int64_t *count)
@@ -351,6 +357,7 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     comm->piece_bytes = piece_bytes;
     comm->fast = is_fast(options);
     comm->wire = options->wire;
+    comm->staged = !options->device->backend->host_memory;
     comm->add = MPI_OP_NULL;
     comm->communicator = communicator;
     status = set_up(comm, options);
@@ -362,10 +369,11 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     return LS_OK;
 }
 
-int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n)
+int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)
 {
     const lsi_job *job = options->job;
-    size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES;
+    size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES, mirror = 0;
+    lsi_span share = options->share[job->rank];
     lsi_reduction reduction;
     lsi_mpi_staging staging;
 
@@ -375,5 +383,10 @@ int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n
         lsi_reduction_make(options->n_lanes, job->world, job->node, options->share, &reduction);
         lsi_reduce_staging(&reduction, job->rank, largest_n, piece_bytes, &staging);
     }
-    return REQUEST_BYTES + (int64_t)staging.bytes;
+    if (!options->device->backend->host_memory) {
+        int n_partials = is_fast(options) ? 1 : lsi_tree_roots(options->n_lanes, share.lo, share.hi, NULL);
+
+        mirror = lsi_stage_bytes(job->world, n_partials, largest_n, exchange_bytes);
+    }
+    return REQUEST_BYTES + (int64_t)(staging.bytes + mirror);
 }

@@ -79,6 +79,18 @@ typedef struct lsi_mpi_broadcast {
     int root;
 } lsi_mpi_broadcast;
 
+/* Between device memory and the mirror of stage_mpi.c. */
+typedef struct lsi_mpi_copy {
+    char *device;
+    size_t at, bytes;           /* in the mirror */
+} lsi_mpi_copy;
+
+typedef struct lsi_mpi_stage {
+    lsi_mpi_copy in[LSI_TREE_MAX_ROOTS], out[2];
+    int n_in, n_out;
+    char *mirror;               /* that the collective works on now */
+} lsi_mpi_stage;
+
 struct lsi_mpi_collective {
     ls_collective head;
     uint32_t id;                /* place in the order of preparation */
@@ -92,6 +104,7 @@ struct lsi_mpi_collective {
         lsi_mpi_exchange exchange;
         lsi_mpi_broadcast broadcast;
     } u;
+    lsi_mpi_stage stage;        /* where the comm is staged */
 };
 
 enum { LSI_MPI_MAX_CHILDREN = 32 };     /* of a rank in the broadcast's tree */
@@ -106,6 +119,7 @@ struct lsi_mpi_comm {
     size_t piece_bytes;
     bool fast;                  /* several ranks, and MPI sums in its own order */
     ls_dtype wire;
+    bool staged;                /* device memory is not the host's: all goes through the mirror */
 
     MPI_Comm communicator;
     pthread_t thread;
@@ -122,6 +136,7 @@ struct lsi_mpi_comm {
     lsi_reduction reduction;
     lsi_route route;
     lsi_buffer staging;         /* as large as the largest reduction prepared needs */
+    lsi_buffer mirror;          /* as large as the largest collective prepared needs */
     const float **operand;      /* of one sum */
     void *message_memory;
     lsi_messages stage[LSI_REDUCTION_MAX_STAGES][2], hop[LSI_REDUCTION_MAX_STAGES][2];  /* by parity of the round */
@@ -167,5 +182,21 @@ ls_status lsi_exchange_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collect
 void lsi_exchange_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 ls_status lsi_broadcast_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 void lsi_broadcast_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
+
+/* ---- stage_mpi.c: through the host --------------------------------------------------------------------------- */
+
+/* Bytes of the mirror for reductions and gathers of n elements and for exchanges of that many bytes. */
+size_t lsi_stage_bytes(int world, int n_partials, int64_t n, size_t bytes_exchanged);
+/* While collectives are prepared: what a launch copies. */
+LS_MUST_USE ls_status lsi_stage_reduce(lsi_mpi_comm *comm, const ls_partial *partials, int n_partials, int64_t n,
+                                       float *out, bool gather, lsi_mpi_stage *stage);
+LS_MUST_USE ls_status lsi_stage_gather(lsi_mpi_comm *comm, void *data, int64_t n, size_t element_bytes,
+                                       lsi_mpi_stage *stage);
+LS_MUST_USE ls_status lsi_stage_exchange(lsi_mpi_comm *comm, const void *mine, void *all, size_t bytes,
+                                         lsi_mpi_stage *stage);
+LS_MUST_USE ls_status lsi_stage_broadcast(lsi_mpi_comm *comm, void *data, size_t bytes, int root, lsi_mpi_stage *stage);
+/* Before and after the thread's work. */
+LS_MUST_USE ls_status lsi_stage_in(lsi_mpi_comm *comm, lsi_mpi_collective *collective, ls_stream *stream);
+LS_MUST_USE ls_status lsi_stage_out(lsi_mpi_comm *comm, const lsi_mpi_collective *collective, ls_stream *stream);
 
 #endif

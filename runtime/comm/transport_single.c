@@ -8,9 +8,10 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     return LS_FAIL(LS_ERR_CONFIG, "comm.transport = mpi is not in this build (LOCKSTEP_MPI=OFF); choices: auto, self");
 }
 
-int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n)
+int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)
 {
     (void)options;
     (void)largest_n;
+    (void)exchange_bytes;
     return 0;
 }

@@ -9,10 +9,18 @@ struct ls_collective {
     ls_comm *comm;
 };
 
+/* Whether a rank whose lanes are `share` hands over what the transport can add up. */
+LS_MUST_USE ls_status lsi_partials_check(const ls_comm *comm, lsi_span share, bool fast, const ls_partial *partials,
+                                         int n_partials);
+
 LS_MUST_USE ls_status lsi_self_open(const lsi_comm_options *options, ls_comm **out);
 
 /* In a build without MPI the opening fails and says so. */
 LS_MUST_USE ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out);
-int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n);
+int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes);
+
+/* Collective. In a build without CUDA or NCCL the opening fails and says so. */
+LS_MUST_USE ls_status lsi_nccl_open(const lsi_comm_options *options, ls_comm **out);
+int64_t lsi_nccl_staging_bytes(const lsi_comm_options *options, int64_t largest_n);
 
 #endif

@@ -106,14 +106,15 @@ static void add_up(const ls_runtime *runtime, lsi_sizes *s)
     }
     s->bytes[LSI_MEMORY_COMM] += (size_t)lsi_comm_staging_bytes(
         &(lsi_comm_options){
-            .transport = runtime->config->comm.transport,
+            .transport = runtime->comm->transport->name,
             .job = runtime->job,
+            .device = runtime->device,
             .n_lanes = runtime->geometry.n_lanes,
             .share = runtime->geometry.share,
             .fast = lsi_precision_is_fast(runtime->config),
             .wire = lsi_precision_wire(runtime->config),
         },
-        s->largest_bucket);
+        s->largest_bucket, s->exchange_bytes);
 }
 
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,

@@ -9,8 +9,10 @@
 
 #include "backend/registry.h"
 #include "base/memory.h"
+#include "comm/nccl_choice.h"
 #include "comm/registry.h"
 #include "kernels/ops.h"
+#include "support/backend_case.h"
 #include "support/test.h"
 
 enum { MAX_WORLD = 8, SMALL_PIECE = 65536, N_MAPS = 4 };
@@ -18,6 +20,7 @@ enum { MAX_WORLD = 8, SMALL_PIECE = 65536, N_MAPS = 4 };
 static lsi_job *job;
 static ls_device *device;
 static ls_stream *stream;
+static bool has_nccl;           /* on GPUs, one for each rank */
 
 typedef struct comm_case {
     lsi_job job;            /* the real one, on other nodes */
@@ -31,6 +34,32 @@ typedef struct comm_case {
 static inline bool has_mpi(void)
 {
     return job->communicator != NULL;
+}
+
+/* The transports that `auto` does not always stand for. */
+static inline int others(const char *out[2])
+{
+    int n = 0;
+
+    if (has_mpi()) {
+        out[n++] = "mpi";
+    }
+    if (has_nccl) {
+        out[n++] = "nccl";
+    }
+    return n;
+}
+
+/* Between the host and the transport's memory, which may be a GPU's. */
+static inline void put(void *to, const void *host, size_t bytes)
+{
+    CHECK_OK(device->backend->copy(stream, to, host, bytes));
+    CHECK_OK(device->backend->stream_sync(stream));
+}
+
+static inline void get(void *host, const void *from, size_t bytes)
+{
+    put(host, from, bytes);
 }
 
 _Noreturn static inline void give_up(void *argument, ls_status status)
@@ -49,6 +78,10 @@ static inline void open_case(comm_case *c, const char *transport, int lanes, int
     c->job = *job;
     c->job.node = c->node;
     CHECK_OK(lsi_shares(lanes, job->world, c->node, c->share));
+    /* Of pretended nodes it cannot be told which ranks share a GPU. */
+    if (strcmp(transport, "auto") == 0 && !device->backend->host_memory && job->world > 1 && !has_nccl && map != 0) {
+        transport = "mpi";
+    }
     c->options = (lsi_comm_options){
         .transport = transport,
         .job = &c->job,
@@ -73,20 +106,38 @@ static inline void close_case(comm_case *c)
     assert_int_equal(c->account.live_total, 0);
 }
 
+/* What the plan says of reductions and gathers of up to n elements. */
+static inline int64_t planned_staging(const comm_case *c, int64_t n)
+{
+    lsi_comm_options options = c->options;
+
+    options.transport = c->comm->transport->name;
+    return lsi_comm_staging_bytes(&options, n, 0);
+}
+
 static inline void launch_and_wait(const comm_case *c, ls_collective *collective)
 {
     CHECK_OK(c->comm->transport->launch(collective, stream));
     CHECK_OK(device->backend->stream_sync(stream));
 }
 
+static inline ls_status open_device(void)
+{
+    const ls_backend *backend = test_backend();
+    ls_device_options options = {.struct_size = sizeof options, .n_threads = 1};
+
+    LS_TRY(lsi_backend_ordinal(backend, job->local_rank, &options.ordinal));
+    LS_TRY(backend->open(&options, &device));
+    if (lsi_nccl_is_built() && strcmp(backend->name, "cuda") == 0) {
+        LS_TRY(lsi_nccl_own_gpus(job, device, &has_nccl));
+    }
+    return backend->stream_create(device, "comm", 1, &stream);
+}
+
 /* Around the tests in main(): false when the process cannot start. */
 static inline bool start_tests(const char *name, int argc, char **argv)
 {
-    ls_device_options options = {.struct_size = sizeof options, .n_threads = 1};
-    const ls_backend *backend;
-
-    if (lsi_job_open(name, &argc, &argv, &job) != LS_OK || lsi_backend_find("cpu", &backend) != LS_OK ||
-        backend->open(&options, &device) != LS_OK || backend->stream_create(device, "comm", 1, &stream) != LS_OK) {
+    if (lsi_job_open(name, &argc, &argv, &job) != LS_OK || open_device() != LS_OK) {
         fprintf(stderr, "cannot start: %s\n", ls_failure_message());
         return false;
     }

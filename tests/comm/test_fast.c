@@ -1,4 +1,4 @@
-/* RUN: np=1,2,3,4,8 timeout=120 */
+/* RUN: np=1,2,3,4,8 timeout=120 label=contract cuda */
 /* The fast reduction: within rounding of the exact sum, the same on all ranks, and what is not finite stays so. */
 #include <math.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@ typedef struct fast_case {
     comm_case c;
     float *partial, *out;
 } fast_case;
+
+static float host[N_MAX];       /* of what is put there or has come out */
 
 static void begin(fast_case *f, const char *transport, int map, size_t piece_bytes, ls_dtype wire)
 {
@@ -53,10 +55,11 @@ static float value(int rank, int64_t i, int salt)
 
 static void fill(fast_case *f, int64_t n, int salt)
 {
+    CHECK_OK(device->backend->fill(stream, f->out, 0xff, (size_t)n * sizeof(float)));    /* NaN */
     for (int64_t i = 0; i < n; i++) {
-        f->partial[i] = value(job->rank, i, salt);
-        f->out[i] = NAN;
+        host[i] = value(job->rank, i, salt);
     }
+    put(f->partial, host, (size_t)n * sizeof(float));
 }
 
 static double exact[N_SALTS][N_MAX];
@@ -83,16 +86,17 @@ static void check_close(fast_case *f, const float *out, int64_t n, bool gather, 
     int64_t start = 0, count = n;
     double error = 0, norm = 0;
 
+    get(host, out, (size_t)n * sizeof(float));
     if (!gather) {
         f->c.comm->transport->chunk(f->c.comm, n, job->rank, &start, &count);
     }
     for (int64_t i = start; i < start + count; i++) {
-        double want = exact[salt][i], distance = (double)out[i] - want;
+        double want = exact[salt][i], distance = (double)host[i] - want;
 
         /* Not only on the whole: an element that is missing or counted twice is off by more than 2^-7. */
         if (!(fabs(distance) <= bound(wire) * 8 * job->world)) {
             fail_msg("rank %d, %s, element %lld of %lld: %.9g instead of %.9g", job->rank, ls_dtype_name(wire),
-                     (long long)i, (long long)n, (double)out[i], want);
+                     (long long)i, (long long)n, (double)host[i], want);
         }
         error += distance * distance;
         norm += want * want;
@@ -109,9 +113,10 @@ static void check_equal_on_all_ranks(const float *out, int64_t n)
     char *all = malloc(bytes * (size_t)job->world);
 
     assert_non_null(all);
-    CHECK_OK(lsi_job_all_gather(job, out, bytes, all));
+    get(host, out, bytes);
+    CHECK_OK(lsi_job_all_gather(job, host, bytes, all));
     for (int r = 0; r < job->world; r++) {
-        assert_memory_equal(all + (size_t)r * bytes, out, bytes);
+        assert_memory_equal(all + (size_t)r * bytes, host, bytes);
     }
     free(all);
 }
@@ -136,7 +141,7 @@ static void run_sums(const char *transport, int map, size_t piece_bytes, ls_dtyp
             }
         }
     }
-    assert_int_equal(f.c.account.live[LSI_MEMORY_COMM], lsi_comm_staging_bytes(&f.c.options, N_MAX));
+    assert_int_equal(f.c.account.live[LSI_MEMORY_COMM], planned_staging(&f.c, N_MAX));
     end(&f);
 }
 
@@ -151,9 +156,14 @@ static void test_one_piece(void **state)
 static void test_many_pieces_and_nodes(void **state)
 {
     (void)state;
-    for (int map = 0; has_mpi() && map < N_MAPS; map++) {
-        for (int w = 0; w < N_WIRES; w++) {
-            run_sums("mpi", map, SMALL_PIECE / (size_t)(w + 1) / 4 * 4, wires[w]);
+    const char *transport[2];
+    int n_transports = others(transport);
+
+    for (int t = 0; t < n_transports; t++) {
+        for (int map = 0; map < N_MAPS; map++) {
+            for (int w = 0; w < N_WIRES; w++) {
+                run_sums(transport[t], map, SMALL_PIECE / (size_t)(w + 1) / 4 * 4, wires[w]);
+            }
         }
     }
 }
@@ -207,13 +217,15 @@ static void test_not_finite(void **state)
         for (int64_t i = 0; i < N; i += EVERY) {
             const float *pair = planted[i / EVERY % N_PLANTED];
 
-            f.partial[i] = job->rank == first ? pair[0] : job->rank == second ? pair[1] : 0;
+            host[i] = job->rank == first ? pair[0] : job->rank == second ? pair[1] : 0;
         }
+        put(f.partial, host, N * sizeof(float));
         launch_and_wait(&f.c, collective);
+        get(host, f.out, N * sizeof(float));
         for (int64_t i = 0; i < N; i++) {
             bool is_planted = i % EVERY == 0, is_single = first == second && i / EVERY % N_PLANTED == 4;
 
-            assert_int_equal(isfinite(f.out[i]) != 0, !is_planted || is_single);
+            assert_int_equal(isfinite(host[i]) != 0, !is_planted || is_single);
         }
         end(&f);
     }
@@ -232,12 +244,14 @@ static void test_no_false_overflow(void **state)
         double want = 30000.0 * job->world;
 
         for (int64_t i = 0; i < N; i++) {
-            f.partial[i] = i % 2 == 0 ? 30000 : -30000;
+            host[i] = i % 2 == 0 ? 30000 : -30000;
         }
+        put(f.partial, host, N * sizeof(float));
         launch_and_wait(&f.c, collective);
+        get(host, f.out, N * sizeof(float));
         for (int64_t i = 0; i < N; i++) {
-            assert_true(fabs(fabs((double)f.out[i]) - want) <= bound(wires[w]) * want);
-            assert_true((f.out[i] > 0) == (i % 2 == 0));
+            assert_true(fabs(fabs((double)host[i]) - want) <= bound(wires[w]) * want);
+            assert_true((host[i] > 0) == (i % 2 == 0));
         }
         end(&f);
     }
@@ -248,14 +262,19 @@ static void test_no_false_overflow(void **state)
 static void test_one_process(void **state)
 {
     (void)state;
-    for (int mpi = 0; job->world == 1 && mpi <= has_mpi(); mpi++) {
+    static float got[N_MAX];
+    const char *transport[3] = {"self"};
+    int n_transports = job->world == 1 ? 1 + others(transport + 1) : 0;
+
+    for (int t = 0; t < n_transports; t++) {
         fast_case f;
 
-        begin(&f, mpi ? "mpi" : "self", 0, 0, LS_BF16);
+        begin(&f, transport[t], 0, 0, LS_BF16);
         ls_collective *collective = prepare(&f, 0, N_MAX, f.out, true);
         fill(&f, N_MAX, 0);
         launch_and_wait(&f.c, collective);
-        assert_memory_equal(f.out, f.partial, N_MAX * sizeof(float));
+        get(got, f.out, sizeof got);
+        assert_memory_equal(got, host, sizeof got);
         end(&f);
     }
 }
@@ -267,8 +286,11 @@ static void test_one_partial_each(void **state)
     fast_case f;
 
     (void)state;
-    if (job->world > 1) {
-        begin(&f, "mpi", 0, 0, LS_F32);
+    const char *transport[2];
+    int n_transports = job->world > 1 ? others(transport) : 0;
+
+    for (int t = 0; t < n_transports; t++) {
+        begin(&f, transport[t], 0, 0, LS_F32);
         CHECK_FAILS(f.c.comm->transport->prepare_reduce(f.c.comm, partials, 2, 1, f.out, true, &collective),
                     LS_ERR_INTERNAL, "2 partial sums; a fast reduction takes one");
         end(&f);

@@ -1,6 +1,6 @@
-/* RUN: np=1,2,3,4,8 timeout=120 */
+/* RUN: np=1,2,3,4,8 timeout=120 label=contract cuda */
 /* Reductions against the literal recursive sum, bit for bit, with pretended nodes, in place and not, captured and not;
- * exchange and broadcast. With one process both transports. */
+ * exchange and broadcast. By every transport that is possible. */
 #include <stdlib.h>
 
 #include "base/random.h"
@@ -114,17 +114,19 @@ static void make_partials(setting *s, int64_t n, int salt)
 
 static void fill_partials(setting *s, int64_t n)
 {
-    memset(s->out, 0xff, (size_t)n * sizeof(float));
+    CHECK_OK(device->backend->fill(stream, s->out, 0xff, (size_t)n * sizeof(float)));
     for (int i = 0; i < s->n_roots; i++) {
-        memcpy(s->partial[i], s->fresh[i], (size_t)n * sizeof(float));
+        put(s->partial[i], s->fresh[i], (size_t)n * sizeof(float));
     }
+    CHECK_OK(device->backend->stream_sync(stream));
 }
 
 static void check_total(const setting *s, int64_t at, int64_t n, bool in_place, bool gather, const float *want)
 {
-    const float *out = in_place && s->n_roots > 0 ? s->partial[0] : s->out;
+    static float out[N_MAX];
     int64_t start = 0, count = n;
 
+    get(out, in_place && s->n_roots > 0 ? s->partial[0] : s->out, (size_t)(at + n) * sizeof(float));
     if (!gather) {
         s->c.comm->transport->chunk(s->c.comm, n, job->rank, &start, &count);
     }
@@ -159,7 +161,7 @@ static void run_reductions(const char *transport, int lanes, int map, size_t pie
             check_total(&s, 0, sizes[i], in_place, gather, want);
         }
     }
-    assert_int_equal(s.c.account.live[LSI_MEMORY_COMM], lsi_comm_staging_bytes(&s.c.options, N_MAX));
+    assert_int_equal(s.c.account.live[LSI_MEMORY_COMM], planned_staging(&s.c, N_MAX));
     close_comm(&s);
 }
 
@@ -176,20 +178,21 @@ static void test_one_piece(void **state)
 static void test_many_pieces_and_nodes(void **state)
 {
     static const int lanes[] = {1, 3, 8, 13};
+    const char *transport[2];
+    int n_transports = others(transport);
 
     (void)state;
-    if (!has_mpi()) {
-        return;
-    }
-    for (int map = 0; map < N_MAPS; map++) {
-        for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
-            run_reductions("mpi", lanes[i], map, SMALL_PIECE / (i % 2 + 1));
+    for (int t = 0; t < n_transports; t++) {
+        for (int map = 0; map < N_MAPS; map++) {
+            for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
+                run_reductions(transport[t], lanes[i], map, SMALL_PIECE / (i % 2 + 1));
+            }
         }
     }
 }
 
 /* Three buckets with odd tails queued behind each other, in place, then the same recorded once and replayed. */
-static void test_captured_steps(void **state)
+static void run_captured_steps(const char *transport)
 {
     static const int64_t cut[] = {0, 4 * LSI_BLOCK, 8 * LSI_BLOCK, N_MAX};
     static float want[N_MAX];
@@ -197,8 +200,7 @@ static void test_captured_steps(void **state)
     ls_recording *recording;
     setting s;
 
-    (void)state;
-    open_comm(&s, "auto", 12, 1, SMALL_PIECE);
+    open_comm(&s, transport, 12, 1, SMALL_PIECE);
     for (int b = 0; b < 3; b++) {
         bucket[b] = prepare(&s, cut[b], cut[b + 1] - cut[b], true, true);
     }
@@ -223,6 +225,18 @@ static void test_captured_steps(void **state)
     }
     device->backend->recording_destroy(recording);
     close_comm(&s);
+}
+
+static void test_captured_steps(void **state)
+{
+    const char *transport[2];
+    int n_transports = others(transport);
+
+    (void)state;
+    run_captured_steps("auto");
+    for (int t = 0; t < n_transports; t++) {
+        run_captured_steps(transport[t]);
+    }
 }
 
 /* The test can fail: what the ranks hold, added up rank by rank, has other bits. */
@@ -272,26 +286,31 @@ static unsigned char byte_of(int rank, size_t i)
     return (unsigned char)(rank * 37 + (int)(i % 251) + 1);
 }
 
-static void test_exchange(void **state)
+static void run_exchanges(const char *transport)
 {
-    static const size_t sizes[] = {1, 8, 1000, 100003};
-    static unsigned char mine[100003], all[MAX_WORLD * 100003];
+    enum { N = 100003 };
+    static const size_t sizes[] = {1, 8, 1000, N};
+    static unsigned char all[MAX_WORLD * N];
+    unsigned char *memory;
     setting s;
 
-    (void)state;
-    open_comm(&s, "auto", 16, 0, 0);
+    open_comm(&s, transport, 16, 0, 0);
+    CHECK_OK(s.c.comm->transport->alloc(s.c.comm, (MAX_WORLD + 1) * N, (void **)&memory));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         for (int in_place = 0; in_place < 2; in_place++) {
             size_t bytes = sizes[k];
-            unsigned char *from = in_place ? all + (size_t)job->rank * bytes : mine;
+            unsigned char *from = in_place ? memory + (size_t)job->rank * bytes : memory + MAX_WORLD * N;
             ls_collective *collective;
 
             memset(all, 0, sizeof all);
+            put(memory, all, sizeof all);
             for (size_t i = 0; i < bytes; i++) {
-                from[i] = byte_of(job->rank, i);
+                all[i] = byte_of(job->rank, i);
             }
-            CHECK_OK(s.c.comm->transport->prepare_exchange(s.c.comm, from, all, bytes, &collective));
+            put(from, all, bytes);
+            CHECK_OK(s.c.comm->transport->prepare_exchange(s.c.comm, from, memory, bytes, &collective));
             launch_and_wait(&s.c, collective);
+            get(all, memory, sizeof all);
             for (int r = 0; r < job->world; r++) {
                 for (size_t i = 0; i < bytes; i++) {
                     assert_int_equal(all[(size_t)r * bytes + i], byte_of(r, i));
@@ -299,17 +318,32 @@ static void test_exchange(void **state)
             }
         }
     }
+    s.c.comm->transport->release(s.c.comm, (MAX_WORLD + 1) * N, memory);
     close_comm(&s);
 }
 
-static void test_broadcast(void **state)
+static void test_exchange(void **state)
 {
-    static const size_t sizes[] = {0, 1, SMALL_PIECE, 5 * SMALL_PIECE + 3};
-    static unsigned char data[5 * SMALL_PIECE + 3];
-    setting s;
+    const char *transport[2];
+    int n_transports = others(transport);
 
     (void)state;
-    open_comm(&s, "auto", 16, 0, SMALL_PIECE);
+    run_exchanges("auto");
+    for (int t = 0; t < n_transports; t++) {
+        run_exchanges(transport[t]);
+    }
+}
+
+static void run_broadcasts(const char *transport)
+{
+    enum { N = 5 * SMALL_PIECE + 3 };
+    static const size_t sizes[] = {0, 1, SMALL_PIECE, N};
+    static unsigned char data[N];
+    void *memory;
+    setting s;
+
+    open_comm(&s, transport, 16, 0, SMALL_PIECE);
+    CHECK_OK(s.c.comm->transport->alloc(s.c.comm, N, &memory));
     for (int root = 0; root < job->world; root++) {
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             ls_collective *collective;
@@ -317,14 +351,29 @@ static void test_broadcast(void **state)
             for (size_t i = 0; i < sizes[k]; i++) {
                 data[i] = job->rank == root ? byte_of(root, i) : 0;
             }
-            CHECK_OK(s.c.comm->transport->prepare_broadcast(s.c.comm, data, sizes[k], root, &collective));
+            put(memory, data, sizes[k]);
+            CHECK_OK(s.c.comm->transport->prepare_broadcast(s.c.comm, memory, sizes[k], root, &collective));
             launch_and_wait(&s.c, collective);
+            get(data, memory, sizes[k]);
             for (size_t i = 0; i < sizes[k]; i++) {
                 assert_int_equal(data[i], byte_of(root, i));
             }
         }
     }
+    s.c.comm->transport->release(s.c.comm, N, memory);
     close_comm(&s);
+}
+
+static void test_broadcast(void **state)
+{
+    const char *transport[2];
+    int n_transports = others(transport);
+
+    (void)state;
+    run_broadcasts("auto");
+    for (int t = 0; t < n_transports; t++) {
+        run_broadcasts(transport[t]);
+    }
 }
 
 /* ---- choosing, ending ---------------------------------------------------------------------------------------- */
@@ -336,9 +385,16 @@ static void test_choices(void **state)
 
     (void)state;
     open_comm(&s, "auto", 16, 0, 0);
-    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : "mpi");
+    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : has_nccl ? "nccl" : "mpi");
+    s.c.options.transport = "pigeon";
+    CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport is 'pigeon'; choices");
     s.c.options.transport = "nccl";
-    CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport is 'nccl'; choices");
+    if (!has_nccl) {
+        CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG,
+                    !lsi_nccl_is_built()            ? "is not in this build"
+                    : device->backend->host_memory ? "this run is on the cpu backend"
+                                                   : "ranks 0 and 4 both use the GPU at");
+    }
     s.c.options.transport = "self";
     if (job->world > 1) {
         CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport = self is for one process");
@@ -353,21 +409,24 @@ static void test_choices(void **state)
 /* After an abort launches complete without data, on this rank alone. */
 static void test_abort(void **state)
 {
+    const char *transport[2];
+    int n_transports = others(transport);
+    float out[16];
     setting s;
 
     (void)state;
-    if (!has_mpi()) {
-        return;
+    for (int t = 0; t < n_transports; t++) {
+        open_comm(&s, transport[t], 16, 0, 0);
+        ls_collective *collective = prepare(&s, 0, N_MAX, false, true);
+        s.c.comm->transport->abort(s.c.comm);
+        fill_partials(&s, 16);
+        launch_and_wait(&s.c, collective);
+        get(out, s.out, sizeof out);
+        for (int i = 0; i < 16; i++) {
+            assert_true(out[i] != out[i]);      /* as it was filled: NaN */
+        }
+        close_comm(&s);
     }
-    open_comm(&s, "mpi", 16, 0, 0);
-    ls_collective *collective = prepare(&s, 0, N_MAX, false, true);
-    s.c.comm->transport->abort(s.c.comm);
-    fill_partials(&s, 16);
-    launch_and_wait(&s.c, collective);
-    for (int i = 0; i < 16; i++) {
-        assert_true(s.out[i] != s.out[i]);      /* as it was filled: NaN */
-    }
-    close_comm(&s);
 }
 
 static void test_no_memory(void **state)
