@@ -250,7 +250,8 @@ static __device__ __forceinline__ void lsi_attention_add(const uint32_t (*factor
 /* Two elements of a tile. */
 typedef uint32_t LSI_ANY_TYPE lsi_attention_pair;
 
-/* The warp's sums, times a factor per row, to 16 bits, by way of its rows of a tile that no other warp reads. */
+/* The warp's sums, times a factor per row, to 16 bits, by way of its rows of a tile that no other warp reads;
+ * since it read them itself it has been at a barrier. */
 template <class Math, int D, int OUT>
 static __device__ __forceinline__ void lsi_attention_finish(const float (*sums)[4], const float factor[2],
                                                             uint16_t *tile, int first, uint16_t *rows, int64_t step,
@@ -258,7 +259,6 @@ static __device__ __forceinline__ void lsi_attention_finish(const float (*sums)[
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
 
-    __syncwarp();
 #pragma unroll
     for (int n = 0; n < OUT / 8; n++) {
 #pragma unroll
