@@ -130,6 +130,7 @@ function(lockstep_cuda_sources target)
             COMMAND ${cuda_compile} -MMD -MF ${object}.d -c -o ${object} ${input}
             DEPENDS ${input} DEPFILE ${object}.d COMMENT "Compiling ${source}" VERBATIM)
         target_sources(${target} PRIVATE ${object})
+        set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_OBJECTS ${object})     # for a library of everything
         set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     endforeach()
 endfunction()
