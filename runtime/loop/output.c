@@ -49,14 +49,21 @@ static ls_status take_over(const lsi_output *output, lsi_previous *previous)
     return status;
 }
 
+ls_status lsi_output_check(const char *metrics)
+{
+    struct stat info;
+
+    LS_REQUIRE(stat(metrics, &info) != 0 || !S_ISDIR(info.st_mode), LS_ERR_OUTPUT,
+               "%s: is a folder; log.metrics is the name of a file, log.dir that of a folder", metrics);
+    return LS_OK;
+}
+
 ls_status lsi_output_prepare(const lsi_output *output, lsi_previous *previous)
 {
     struct stat info;
     char *metrics_folder;
     bool exists = stat(output->metrics, &info) == 0;
 
-    LS_REQUIRE(!exists || !S_ISDIR(info.st_mode), LS_ERR_OUTPUT,
-               "%s: is a folder; log.metrics is the name of a file, log.dir that of a folder", output->metrics);
     LS_TRY(lsi_file_make_folders(output->dir));
     LS_TRY(lsi_file_folder(output->metrics, &metrics_folder));
     ls_status status = lsi_file_make_folders(metrics_folder);

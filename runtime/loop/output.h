@@ -14,8 +14,10 @@ typedef struct lsi_output {
     bool copy_first;        /* and leaves the branch behind it: the whole file is kept as a copy in previous-<n> */
 } lsi_output;
 
+/* Rank 0, before anything is made: the metrics file is not the name of a folder. */
+LS_MUST_USE ls_status lsi_output_check(const char *metrics);
 /* Rank 0. Makes the folders. An earlier run's metrics file moves aside, or is cut to what belongs to the steps the run
- * goes on from. Fails on a file that a run is still writing to, and before it makes anything on a folder. */
+ * goes on from. Fails on a file that a run is still writing to. */
 LS_MUST_USE ls_status lsi_output_prepare(const lsi_output *output, lsi_previous *previous);
 
 #endif

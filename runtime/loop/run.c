@@ -75,8 +75,12 @@ static ls_status open_saver(run *r)
 static ls_status open_outputs(run *r)
 {
     lsi_previous previous = {0};
-    ls_status status = lsi_place_open(r->rt, r->rt->config->checkpoint.save, &r->place);
+    ls_status status =
+        lsi_runtime_agree(r->rt, r->rt->job->rank == 0 ? lsi_output_check(r->rt->config->log.metrics) : LS_OK);
 
+    if (status == LS_OK) {
+        status = lsi_place_open(r->rt, r->rt->config->checkpoint.save, &r->place);
+    }
     if (status == LS_OK) {
         status = lsi_resume_load(r->trainer, &r->place, &previous, &r->from);
     }

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
-CONFIG, DATA, MEMORY, OUTPUT = 2, 3, 4, 10
+CONFIG, DATA, MEMORY, CHECKPOINT, OUTPUT, STOPPED = 2, 3, 4, 9, 10, 75
 
 
 def errors_of(text):
@@ -90,7 +90,8 @@ def output_places(case):
     other = f"/dev/shm/lockstep-test-{os.getpid()}"
     if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
         for _ in range(2):
-            result = case.run(case.arguments("mlp", [f"log.metrics={other}/m.jsonl", "log.dir=" + log]))
+            result = case.run(case.arguments("mlp", [f"log.metrics={other}/m.jsonl", "log.dir=" + log,
+                                                     "checkpoint.resume=never"]))
             case.check(result.returncode == 0, "metrics on another file system, twice: " + result.stderr)
         case.check(os.path.exists(f"{other}/previous-1/m.jsonl"), "the first metrics are kept beside the second")
         subprocess.run(["rm", "-r", other], check=True)
@@ -103,10 +104,13 @@ def two_at_once(case):
         metrics = os.path.join(log, "metrics.jsonl")
         while not os.path.exists(metrics) or os.path.getsize(metrics) == 0:
             time.sleep(0.05)
-        case.refuses("a second run in the same folder", "mlp", ["log.dir=" + log], OUTPUT, [metrics, "another run"])
-        case.check(first.poll() is None and os.listdir(log) == ["metrics.jsonl"], "the first run goes on undisturbed")
+        case.refuses("a second run in the same folder", "mlp", ["log.dir=" + log], CHECKPOINT,
+                     [os.path.join(log, "checkpoints"), "another run"])
+        case.refuses("the same metrics file", "mlp", ["log.metrics=" + metrics, "log.dir=" + case.path("shared-not")],
+                     OUTPUT, [metrics, "another run"])
+        case.check(first.poll() is None and sorted(os.listdir(log)) == ["checkpoints", "metrics.jsonl"], "the first run goes on undisturbed")
         first.terminate()
-    case.check(first.returncode == -signal.SIGTERM, f"SIGTERM ends it: {first.returncode}")
+    case.check(first.returncode == STOPPED, f"SIGTERM ends it: {first.returncode}")
     case.check(case.run(case.arguments("mlp", ["log.dir=" + log])).returncode == 0, "its folder is free afterwards")
 
 
@@ -178,6 +182,8 @@ def signals(case):
                     time.sleep(0.05)
                 left = [pid for pid in ranks if lives(pid)]
                 expected = (128 + number,) if np else (-number,)
+                if number == signal.SIGTERM:        # a request, once the process is there to hear it
+                    expected += (STOPPED,)
                 case.check(code in expected, f"{label}: ended with {code}, expected {expected}")
                 case.check(not left, f"{label}: processes {left} live on")
                 for pid in left:
