@@ -14,7 +14,7 @@ static void describe_current(const lsi_nccl_comm *comm, char *out, size_t size)
     if (current == NULL) {
         snprintf(out, size, "setting up NCCL");
     } else {
-        snprintf(out, size, "a %s of %zu bytes", current->name, current->bytes);
+        snprintf(out, size, "%s of %zu bytes", current->name, current->bytes);
     }
 }
 

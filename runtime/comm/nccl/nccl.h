@@ -79,7 +79,8 @@ struct lsi_nccl_comm {
     ncclComm_t nccl;            /* NULL once it has been given up */
     pthread_mutex_t use;        /* held during calls on it; a thread that gives it up holds it, too */
     atomic_bool aborted, closing;
-    _Atomic(const lsi_nccl_collective *) current;   /* launched last */
+    _Atomic(const lsi_nccl_collective *) current;   /* launched or captured last, */
+    _Atomic(const ls_stream *) stream;              /* and on which stream */
     pthread_t guard;
     bool has_guard;
 
@@ -116,7 +117,8 @@ LS_MUST_USE ls_status lsi_nccl_group_end(lsi_nccl_group *group, ls_status status
 
 /* ---- guard.c --------------------------------------------------------------------------------------------------- */
 
-/* A thread that asks NCCL for errors of work under way, and reports one by on_failure. */
+/* A thread that asks NCCL for errors of work under way, sees when work or a call does not end within comm.timeout, and
+ * reports either by on_failure. */
 LS_MUST_USE ls_status lsi_nccl_guard_start(lsi_nccl_comm *comm);
 void lsi_nccl_guard_stop(lsi_nccl_comm *comm);
 /* Any thread: gives the communicator up, so that its work ends. NCCL does that on a thread of its own, which is waited

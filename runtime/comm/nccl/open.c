@@ -65,18 +65,24 @@ static bool find_shared(const lsi_job *job, const rank_record *all, int *first, 
     return false;
 }
 
+static ls_status check_all_are_well(const lsi_job *job, const rank_record *all)
+{
+    for (int r = 0; r < job->world; r++) {
+        LS_REQUIRE(all[r].status == LS_OK, all[r].status, "rank %d: %s", r, all[r].message);
+    }
+    return LS_OK;
+}
+
 ls_status lsi_nccl_own_gpus(lsi_job *job, const ls_device *device, bool *out)
 {
     rank_record *all;
     int first, second;
 
     LS_TRY(tell_all(job, device, LS_OK, &all));
-    *out = !find_shared(job, all, &first, &second);
-    for (int r = 0; r < job->world; r++) {      /* it is told when NCCL or MPI is opened */
-        *out = *out && all[r].status == LS_OK;
-    }
+    ls_status status = check_all_are_well(job, all);
+    *out = status == LS_OK && !find_shared(job, all, &first, &second);
     lsi_memory_free(all);
-    return LS_OK;
+    return status;
 }
 
 static ls_status check_records(const lsi_job *job, const rank_record *all, ls_status mine)
@@ -84,9 +90,7 @@ static ls_status check_records(const lsi_job *job, const rank_record *all, ls_st
     int first, second;
 
     LS_TRY(mine);
-    for (int r = 0; r < job->world; r++) {
-        LS_REQUIRE(all[r].status == LS_OK, all[r].status, "rank %d: %s", r, all[r].message);
-    }
+    LS_TRY(check_all_are_well(job, all));
     LS_REQUIRE(!find_shared(job, all, &first, &second), LS_ERR_CONFIG,
                "comm.transport = nccl: ranks %d and %d both use the GPU at %s of one machine; NCCL needs a GPU for each "
                "rank: start fewer ranks there, or use comm.transport = mpi",
