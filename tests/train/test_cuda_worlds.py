@@ -60,7 +60,7 @@ def check_fast(case, config, want):
     """NCCL sums in its own order, in several types on the wire; all ranks hold the same, or the step would tell."""
     for np, zero, graphs, wire in ((2, 0, "off", "f32"), (4, 1, "on", "f32"), (2, 1, "off", "bf16"), (4, 0, "on", "f16")):
         settings = {"device.backend": "cuda", "comm.reduction": "fast", "comm.dtype": wire, "comm.zero": zero,
-                    "device.graphs": graphs, "comm.bucket_bytes": "64k"}
+                    "device.graphs": graphs, "comm.bucket_bytes": "25M" if np == 2 else "64k"}
         got = case.train(dict(config, **settings), np=np, env={"CUSIM_SEED": str(np)})
         check_close(case, f"fast, {np} processes, {wire}", losses(got), want, FAST_TOLERANCE[wire])
 
