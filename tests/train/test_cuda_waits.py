@@ -26,8 +26,8 @@ def main():
     settings = [f"{k}={v}" for k, v in config.items() if k != "train.eval_every"]
 
     def run(seed, np, *arguments):
-        env = {"CUSIM_SEED": str(seed), "CUSIM_QUIET": "1",
-               "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1 halt_on_error=1 exitcode={REPORTED} atexit_sleep_ms=0"}
+        options = f"ignore_noninstrumented_modules=1 halt_on_error=1 exitcode={REPORTED} atexit_sleep_ms=0"
+        env = {"CUSIM_SEED": str(seed), "CUSIM_QUIET": "1", "TSAN_OPTIONS": options}
         return case.run(["--in-flight", "2", *arguments] + settings, np=np, program="tests/bin/train_probe", env=env)
 
     for np in case.worlds(1, 2):

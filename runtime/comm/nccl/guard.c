@@ -15,7 +15,7 @@ enum { LOOK_MICROSECONDS = 20000, LOOKS_PER_QUESTION = 5, GIVE_UP_SECONDS = 10, 
 typedef struct giving_up {
     const lsi_cuda_device *device;
     ncclComm_t nccl;
-    atomic_int owners;          /* the last one frees it */
+    atomic_int owners; /* the last one frees it */
     atomic_bool done;
 } giving_up;
 
@@ -43,7 +43,7 @@ void lsi_nccl_give_up(lsi_nccl_comm *comm)
     pthread_t thread;
     void *memory;
 
-    atomic_store(&comm->aborted, true);     /* who waits for NCCL inside a call leaves */
+    atomic_store(&comm->aborted, true); /* who waits for NCCL inside a call leaves */
     pthread_mutex_lock(&comm->use);
     ncclComm_t nccl = comm->nccl;
     comm->nccl = NULL;
@@ -123,10 +123,11 @@ static ls_status ask(lsi_nccl_comm *comm, watch *w)
 
     if (pthread_mutex_trylock(&comm->use) != 0) {
         /* A launch waits as long itself, for NCCL; longer is inside one call. */
-        LS_REQUIRE(w->now - w->call_since <= comm->timeout_seconds + 1, LS_ERR_TIMEOUT,
-                   "rank %d of %d: a call of NCCL for GPU %d has not returned after %g s (comm.timeout; %s): another rank "
-                   "is gone, stopped or held up",
-                   comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
+        LS_REQUIRE(
+            w->now - w->call_since <= comm->timeout_seconds + 1, LS_ERR_TIMEOUT,
+            "rank %d of %d: a call of NCCL for GPU %d has not returned after %g s (comm.timeout; %s): another rank "
+            "is gone, stopped or held up",
+            comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
         return LS_OK;
     }
     w->call_since = w->now;

@@ -13,7 +13,7 @@ enum { BUS_BYTES = 32, MESSAGE_BYTES = 512 };
 typedef struct rank_record {
     ls_status status;
     char message[MESSAGE_BYTES];
-    char bus[BUS_BYTES];        /* the GPU's place on the bus of its node, which is how NCCL tells GPUs apart */
+    char bus[BUS_BYTES]; /* the GPU's place on the bus of its node, which is how NCCL tells GPUs apart */
 } rank_record;
 
 static rank_record make_record(const ls_device *device, ls_status mine)
@@ -26,8 +26,8 @@ static rank_record make_record(const ls_device *device, ls_status mine)
         cudaError_t error = cudaDeviceGetPCIBusId(record.bus, BUS_BYTES, ordinal);
         if (error != cudaSuccess) {
             (void)cudaGetLastError();
-            record.status = LS_FAIL(LS_ERR_DEVICE, "cannot read which GPU %d is: %s", ordinal,
-                                    cudaGetErrorString(error));
+            record.status =
+                LS_FAIL(LS_ERR_DEVICE, "cannot read which GPU %d is: %s", ordinal, cudaGetErrorString(error));
         }
     }
     if (record.status != LS_OK) {
@@ -91,10 +91,11 @@ static ls_status check_records(const lsi_job *job, const rank_record *all, ls_st
 
     LS_TRY(mine);
     LS_TRY(check_all_are_well(job, all));
-    LS_REQUIRE(!find_shared(job, all, &first, &second), LS_ERR_CONFIG,
-               "comm.transport = nccl: ranks %d and %d both use the GPU at %s of one machine; NCCL needs a GPU for each "
-               "rank: start fewer ranks there, or use comm.transport = mpi",
-               first, second, all[first].bus);
+    LS_REQUIRE(
+        !find_shared(job, all, &first, &second), LS_ERR_CONFIG,
+        "comm.transport = nccl: ranks %d and %d both use the GPU at %s of one machine; NCCL needs a GPU for each "
+        "rank: start fewer ranks there, or use comm.transport = mpi",
+        first, second, all[first].bus);
     return LS_OK;
 }
 

@@ -249,7 +249,7 @@ ls_status lsi_nccl_open(const lsi_comm_options *options, ls_comm **out)
     if (status != LS_OK) {
         lsi_failure failure;
 
-        lsi_failure_take(&failure);     /* what NCCL says when it is given up is not why */
+        lsi_failure_take(&failure); /* what NCCL says when it is given up is not why */
         if (comm != NULL) {
             atomic_store(&comm->aborted, true);
             nccl_close(&comm->head);
