@@ -57,14 +57,15 @@ extern "C" ls_status lsi_comm_sum_launch(cudaStream_t stream, const lsi_comm_sum
     unsigned grid = lsi_cuda_grid(sum->n, LSI_THREADS * SUM_GROUP);
 
     LS_REQUIRE(depth <= DEEP, LS_ERR_INTERNAL, "a sum with %d operands waiting; %d are possible", depth, (int)DEEP);
-    return lsi_cuda_launched("the ordered sum",
-                             depth <= SHALLOW ? LAUNCH(lsi_comm_sum_shallow, grid, LSI_THREADS, 0, stream, *sum)
-                                              : LAUNCH(lsi_comm_sum_deep, grid, LSI_THREADS, 0, stream, *sum));
+    return lsi_cuda_launched("the ordered sum", depth <= SHALLOW
+                                                    ? LAUNCH(lsi_comm_sum_shallow, grid, LSI_THREADS, 0, stream, *sum)
+                                                    : LAUNCH(lsi_comm_sum_deep, grid, LSI_THREADS, 0, stream, *sum));
 }
 
 /* ---- the wire -------------------------------------------------------------------------------------------------- */
 
-template <typename T> static __device__ __forceinline__ void comm_pack(const float *x, int64_t n, float factor, void *out)
+template <typename T>
+static __device__ __forceinline__ void comm_pack(const float *x, int64_t n, float factor, void *out)
 {
     int64_t at = lsi_thread() * LSI_GROUP, left = n - at;
     float v[LSI_GROUP];
@@ -98,7 +99,8 @@ static __device__ __forceinline__ void comm_unpack(const void *x, int64_t n, flo
 }
 
 LSI_KERNEL_TYPE(comm_pack, f16, __half, (const float *x, int64_t n, float factor, void *out), (x, n, factor, out))
-LSI_KERNEL_TYPE(comm_pack, bf16, __nv_bfloat16, (const float *x, int64_t n, float factor, void *out), (x, n, factor, out))
+LSI_KERNEL_TYPE(comm_pack, bf16, __nv_bfloat16, (const float *x, int64_t n, float factor, void *out),
+                (x, n, factor, out))
 LSI_KERNEL_TYPE(comm_unpack, f16, __half, (const void *x, int64_t n, float factor, float *out), (x, n, factor, out))
 LSI_KERNEL_TYPE(comm_unpack, bf16, __nv_bfloat16, (const void *x, int64_t n, float factor, float *out),
                 (x, n, factor, out))

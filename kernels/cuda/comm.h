@@ -15,8 +15,8 @@ extern "C" {
 /* A sum of many operands goes to the kernel by value, in what a launch takes as arguments (4 KiB). */
 enum { LSI_COMM_SUM_OPERANDS = 256, LSI_COMM_SUM_STEPS = 2 * LSI_COMM_SUM_OPERANDS };
 
-/* out[i] = the operands' elements i, added in postfix order: step k adds the two on top where bit k is set, else it takes
- * the next operand. `out` may be one of the operands; otherwise they do not overlap. */
+/* out[i] = the operands' elements i, added in postfix order: step k adds the two on top where bit k is set, else it
+ * takes the next operand. `out` may be one of the operands; otherwise they do not overlap. */
 typedef struct lsi_comm_sum {
     const float *operand[LSI_COMM_SUM_OPERANDS];
     uint32_t adds[LSI_COMM_SUM_STEPS / 32];

@@ -125,6 +125,11 @@ static inline uint64_t global_timer_ns()
     return cusim_global_timer();
 }
 
+static inline void store_release_system(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
 #else
 
 /* ---- hardware ------------------------------------------------------------------------------- */
@@ -221,6 +226,12 @@ LSI_DEVICE uint64_t global_timer_ns()
     uint64_t ns;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
     return ns;
+}
+
+/* For a host thread that reads the word: who finds the value finds what was written before it. */
+LSI_DEVICE void store_release_system(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
 #undef LSI_SM80

@@ -8,12 +8,11 @@
 extern "C" __global__ void lsi_stamp(unsigned long long *counter, ls_stamp *ring, uint32_t id)
 {
     unsigned long long sequence = atomicAdd(counter, 1ull) + 1;
-    volatile ls_stamp *stamp = &ring[sequence % LS_STAMP_RING];
+    ls_stamp *stamp = &ring[sequence % LS_STAMP_RING];
 
     stamp->id = id;
     stamp->nanoseconds = global_timer_ns();
-    __threadfence_system();
-    stamp->sequence = sequence;
+    store_release_system(&stamp->sequence, sequence);
 }
 
 extern "C" cudaError_t lsi_cuda_stamp_launch(cudaStream_t stream, unsigned long long *counter, ls_stamp *ring,

@@ -19,7 +19,8 @@ ls_status lsi_nccl_open(const lsi_comm_options *options, ls_comm **out)
 {
     (void)options;
     (void)out;
-    return LS_FAIL(LS_ERR_CONFIG, "comm.transport = nccl is not in this build, which has no NCCL; choices: auto, self, mpi");
+    return LS_FAIL(LS_ERR_CONFIG,
+                   "comm.transport = nccl is not in this build, which has no NCCL; choices: auto, self, mpi");
 }
 
 int64_t lsi_nccl_staging_bytes(const lsi_comm_options *options, int64_t largest_n)

@@ -43,8 +43,8 @@ ls_status lsi_comm_open(const lsi_comm_options *options, ls_comm **out)
     if (strcmp(name, "nccl") == 0) {
         return lsi_nccl_open(options, out);
     }
-    return LS_FAIL(LS_ERR_CONFIG, "comm.transport is '%s'; choices in this build: auto, self, mpi%s", options->transport,
-                   lsi_nccl_is_built() ? ", nccl" : "");
+    return LS_FAIL(LS_ERR_CONFIG, "comm.transport is '%s'; choices in this build: auto, self, mpi%s",
+                   options->transport, lsi_nccl_is_built() ? ", nccl" : "");
 }
 
 int64_t lsi_comm_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)

@@ -27,8 +27,8 @@ typedef struct lsi_comm_options {
 /* Collective. `share` is copied. */
 LS_MUST_USE ls_status lsi_comm_open(const lsi_comm_options *options, ls_comm **out);
 /* Bytes of staging that a comm opened with these options (transport: the name of the one that auto has chosen) needs on
- * this rank for reductions and gathers of at most n elements, and exchanges of as many bytes: for the plan that --dry-run
- * prints. */
+ * this rank for reductions and gathers of at most n elements, and exchanges of as many bytes: for the plan that
+ * --dry-run prints. */
 int64_t lsi_comm_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes);
 
 #endif

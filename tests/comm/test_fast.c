@@ -123,7 +123,9 @@ static void check_equal_on_all_ranks(const float *out, int64_t n)
 
 static void run_sums(const char *transport, int map, size_t piece_bytes, ls_dtype wire)
 {
-    static const int64_t sizes[] = {1, 1000, LSI_BLOCK, 3 * LSI_BLOCK + 5, N_MAX};
+    /* Also such that all chunks are as large: 6 blocks for 2 and 3 ranks, 8 for 2, 4 and 8. */
+    static const int64_t sizes[] = {1, 1000, LSI_BLOCK, 3 * LSI_BLOCK + 5, 6 * LSI_BLOCK,
+                                    8 * LSI_BLOCK, N_MAX};
     fast_case f;
 
     begin(&f, transport, map, piece_bytes, wire);

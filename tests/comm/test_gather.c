@@ -47,7 +47,9 @@ static ls_collective *prepare(const comm_case *c, void *data, int64_t n, size_t 
 
 static void run_gathers(const char *transport, int map, size_t piece_bytes, bool fast)
 {
-    static const int64_t sizes[] = {1, 1001, LSI_BLOCK, 3 * LSI_BLOCK + 5, N_MAX};
+    /* Also such that all chunks are as large: 6 blocks for 2 and 3 ranks, 8 for 2, 4 and 8. */
+    static const int64_t sizes[] = {1, 1001, LSI_BLOCK, 3 * LSI_BLOCK + 5, 6 * LSI_BLOCK,
+                                    8 * LSI_BLOCK, N_MAX};
     static unsigned char want[BYTES_MAX], got[BYTES_MAX];
     void *data;
     comm_case c;

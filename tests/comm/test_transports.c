@@ -144,7 +144,9 @@ static void check_total(const setting *s, int64_t at, int64_t n, bool in_place, 
 
 static void run_reductions(const char *transport, int lanes, int map, size_t piece_bytes)
 {
-    static const int64_t sizes[] = {1, 1000, LSI_BLOCK, 3 * LSI_BLOCK + 5, N_MAX};
+    /* Also such that all chunks are as large: 6 blocks for 2 and 3 ranks, 8 for 2, 4 and 8. */
+    static const int64_t sizes[] = {1, 1000, LSI_BLOCK, 3 * LSI_BLOCK + 5, 6 * LSI_BLOCK,
+                                    8 * LSI_BLOCK, N_MAX};
     static float want[N_MAX];
     setting s;
 

@@ -14,7 +14,7 @@ static void describe_current(const lsi_nccl_comm *comm, char *out, size_t size)
     if (current == NULL) {
         snprintf(out, size, "setting up NCCL");
     } else {
-        snprintf(out, size, "a %s of %zu bytes", current->name, current->bytes);
+        snprintf(out, size, "%s of %zu bytes", current->name, current->bytes);
     }
 }
 
@@ -27,7 +27,7 @@ ls_status lsi_nccl_check(const lsi_nccl_comm *comm, ncclResult_t result, const c
     }
     const char *more = ncclGetLastError(comm->nccl);
     describe_current(comm, what, sizeof what);
-    (void)cudaGetLastError();       /* it is told here */
+    (void)cudaGetLastError(); /* it is told here */
     return LS_FAIL(LS_ERR_COMM, "rank %d of %d, GPU %d, %s: %s: %s%s%s%s", comm->head.rank, comm->head.world,
                    comm->device->ordinal, what, call, ncclGetErrorString(result),
                    more != NULL && more[0] != '\0' ? " (" : "", more != NULL ? more : "",

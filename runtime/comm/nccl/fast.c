@@ -1,8 +1,8 @@
 /* The sum in NCCL's own order: one reduce-scatter, or where chunks have unequal sizes a reduction to each owner, all of
  * them together; where everybody wants all of it, one all-reduce.
  *
- * 16 bits on the wire: values are first divided by the power of two >= the number of ranks. That is exact, and no sum on
- * the way leaves the type's range where the values themselves do not. */
+ * 16 bits on the wire: values are first divided by the power of two >= the number of ranks. That is exact, and no sum
+ * on the way leaves the type's range where the values themselves do not. */
 #include "comm/nccl/nccl.h"
 
 #include "kernels/cuda/comm.h"
@@ -25,8 +25,8 @@ static ls_status sum_chunks(lsi_nccl_comm *comm, const char *data, char *total, 
     if (equal > 0) {
         char *mine = total + (size_t)(comm->head.rank * equal) * size;
 
-        return lsi_nccl_finish(
-            comm, ncclReduceScatter(data, mine, (size_t)equal, type, ncclSum, comm->nccl, stream), "ncclReduceScatter");
+        return lsi_nccl_finish(comm, ncclReduceScatter(data, mine, (size_t)equal, type, ncclSum, comm->nccl, stream),
+                               "ncclReduceScatter");
     }
     for (int owner = 0; owner < comm->head.world && status == LS_OK; owner++) {
         lsi_shares_chunk(n, comm->head.world, owner, &start, &count);

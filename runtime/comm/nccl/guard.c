@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "backend/cuda/stream.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -14,7 +15,7 @@ enum { LOOK_MICROSECONDS = 20000, LOOKS_PER_QUESTION = 5, GIVE_UP_SECONDS = 10, 
 typedef struct giving_up {
     const lsi_cuda_device *device;
     ncclComm_t nccl;
-    atomic_int owners;          /* the last one frees it */
+    atomic_int owners; /* the last one frees it */
     atomic_bool done;
 } giving_up;
 
@@ -42,7 +43,7 @@ void lsi_nccl_give_up(lsi_nccl_comm *comm)
     pthread_t thread;
     void *memory;
 
-    atomic_store(&comm->aborted, true);     /* who waits for NCCL inside a call leaves */
+    atomic_store(&comm->aborted, true); /* who waits for NCCL inside a call leaves */
     pthread_mutex_lock(&comm->use);
     ncclComm_t nccl = comm->nccl;
     comm->nccl = NULL;
@@ -66,37 +67,94 @@ void lsi_nccl_give_up(lsi_nccl_comm *comm)
     drop(g);
 }
 
-/* ---- errors of work under way ---------------------------------------------------------------------------------- */
+/* ---- errors of work under way, and work that does not end -------------------------------------------------------- */
 
-/* LS_OK also where nobody can tell now. */
-static ls_status ask(lsi_nccl_comm *comm)
+/* What the guard has seen: since when a call of NCCL runs, since when the GPU stands still. */
+typedef struct watch {
+    double now, call_since, still_since;
+    uint64_t stamps;
+} watch;
+
+static const char *last_launched(const lsi_nccl_comm *comm)
+{
+    const lsi_nccl_collective *current = atomic_load(&((lsi_nccl_comm *)(uintptr_t)comm)->current);
+
+    return current != NULL ? current->name : "nothing";
+}
+
+/* A stream that is captured must not be asked, nor one that is gone; what is captured does not run. */
+static bool has_work(lsi_nccl_comm *comm)
+{
+    lsi_cuda_device *device = (lsi_cuda_device *)comm->head.device;
+    bool pending = false;
+
+    pthread_mutex_lock(&device->mutex);
+    for (const lsi_cuda_queue *s = device->capture == NULL ? device->streams : NULL; s != NULL; s = s->next) {
+        if (&s->head == atomic_load(&comm->stream)) {
+            pending = cudaStreamQuery(s->cuda) == cudaErrorNotReady;
+            (void)cudaGetLastError();
+        }
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return pending;
+}
+
+/* The GPU moves when it stamps: a step does so many times, around every collective. */
+static ls_status check_moves(lsi_nccl_comm *comm, watch *w)
+{
+    uint64_t stamps = lsi_cuda_stamp_count(comm->head.device);
+
+    if (stamps != w->stamps || !has_work(comm)) {
+        w->stamps = stamps;
+        w->still_since = w->now;
+    }
+    LS_REQUIRE(w->now - w->still_since <= comm->timeout_seconds, LS_ERR_TIMEOUT,
+               "rank %d of %d: GPU %d has stood still for %g s (comm.timeout) with communication queued (last: %s): "
+               "another rank is gone, stopped or held up; NCCL does not tell which",
+               comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
+    return LS_OK;
+}
+
+/* LS_OK also where a launch holds the communicator: it sees errors itself. */
+static ls_status ask(lsi_nccl_comm *comm, watch *w)
 {
     ncclResult_t state = ncclSuccess;
     ls_status status = LS_OK;
 
     if (pthread_mutex_trylock(&comm->use) != 0) {
+        /* A launch waits as long itself, for NCCL; longer is inside one call. */
+        LS_REQUIRE(
+            w->now - w->call_since <= comm->timeout_seconds + 1, LS_ERR_TIMEOUT,
+            "rank %d of %d: a call of NCCL for GPU %d has not returned after %g s (comm.timeout; %s): another rank "
+            "is gone, stopped or held up",
+            comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
         return LS_OK;
     }
+    w->call_since = w->now;
     if (comm->nccl != NULL && !atomic_load(&comm->aborted)) {
         (void)ncclCommGetAsyncError(comm->nccl, &state);
         status = lsi_nccl_check(comm, state, "a peer or the way to it has failed");
     }
     pthread_mutex_unlock(&comm->use);
-    return status;
+    LS_TRY(status);
+    return check_moves(comm, w);
 }
 
 static void *guard_main(void *argument)
 {
     lsi_nccl_comm *comm = argument;
+    watch w = {.now = lsi_clock_seconds()};
 
+    w.call_since = w.still_since = w.now;
     lsi_cuda_device_enter(comm->device);
     for (int looks = 1; !atomic_load(&comm->closing); looks++) {
         usleep(LOOK_MICROSECONDS);
         if (looks % LOOKS_PER_QUESTION != 0) {
             continue;
         }
-        ls_status status = ask(comm);
-        if (status != LS_OK && !atomic_load(&comm->closing)) {
+        w.now = lsi_clock_seconds();
+        ls_status status = ask(comm, &w);
+        if (status != LS_OK && !atomic_load(&comm->closing) && !atomic_load(&comm->aborted)) {
             comm->on_failure(comm->failure_argument, status);
         }
     }

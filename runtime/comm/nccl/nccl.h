@@ -8,9 +8,9 @@
  *   move.c       gather, exchange, broadcast
  *   transport.c  the table: memory, preparing, launching
  *
- * A launch puts calls and kernels on the stream and nothing else, so it can be captured. The communicator does not block:
- * a call may be unfinished when it returns, and is asked for until its work is on the stream, before anything else is
- * put there. */
+ * A launch puts calls and kernels on the stream and nothing else, so it can be captured. The communicator does not
+ * block: a call may be unfinished when it returns, and is asked for until its work is on the stream, before anything
+ * else is put there. */
 #ifndef LSI_COMM_NCCL_NCCL_H
 #define LSI_COMM_NCCL_NCCL_H
 
@@ -31,7 +31,7 @@ typedef struct lsi_nccl_reduce {
     float *out;
     bool gather;
     /* Ordered: how the staging is cut, stage by stage, slot by slot. */
-    int64_t width;              /* elements of a slot; chunks are worked through in rounds of as many */
+    int64_t width; /* elements of a slot; chunks are worked through in rounds of as many */
     int64_t first_slot[LSI_REDUCTION_MAX_STAGES];
 } lsi_nccl_reduce;
 
@@ -54,8 +54,8 @@ typedef struct lsi_nccl_broadcast {
 struct lsi_nccl_collective {
     ls_collective head;
     lsi_nccl_collective *next;
-    const char *name;           /* for messages */
-    size_t bytes;               /* of the reduced vector, of one rank's message, of the data */
+    const char *name; /* for messages */
+    size_t bytes;     /* of the reduced vector, of one rank's message, of the data */
     ls_status (*queue)(lsi_nccl_comm *comm, const lsi_nccl_collective *collective, cudaStream_t stream);
     union {
         lsi_nccl_reduce reduce;
@@ -73,13 +73,14 @@ struct lsi_nccl_comm {
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
     size_t piece_bytes;
-    bool fast;                  /* several ranks, and NCCL sums in its own order */
+    bool fast; /* several ranks, and NCCL sums in its own order */
     ls_dtype wire;
 
-    ncclComm_t nccl;            /* NULL once it has been given up */
-    pthread_mutex_t use;        /* held during calls on it; a thread that gives it up holds it, too */
+    ncclComm_t nccl;     /* NULL once it has been given up */
+    pthread_mutex_t use; /* held during calls on it; a thread that gives it up holds it, too */
     atomic_bool aborted, closing;
-    _Atomic(const lsi_nccl_collective *) current;   /* launched last */
+    _Atomic(const lsi_nccl_collective *) current; /* launched or captured last, */
+    _Atomic(const ls_stream *) stream;            /* and on which stream */
     pthread_t guard;
     bool has_guard;
 
@@ -87,7 +88,7 @@ struct lsi_nccl_comm {
     lsi_span *share;
     lsi_reduction reduction;
     lsi_route route;
-    lsi_buffer staging;         /* as large as the largest reduction prepared needs */
+    lsi_buffer staging; /* as large as the largest reduction prepared needs */
 };
 
 /* ---- call.c ---------------------------------------------------------------------------------------------------- */
@@ -116,7 +117,8 @@ LS_MUST_USE ls_status lsi_nccl_group_end(lsi_nccl_group *group, ls_status status
 
 /* ---- guard.c --------------------------------------------------------------------------------------------------- */
 
-/* A thread that asks NCCL for errors of work under way, and reports one by on_failure. */
+/* A thread that asks NCCL for errors of work under way, sees when work or a call does not end within comm.timeout, and
+ * reports either by on_failure. */
 LS_MUST_USE ls_status lsi_nccl_guard_start(lsi_nccl_comm *comm);
 void lsi_nccl_guard_stop(lsi_nccl_comm *comm);
 /* Any thread: gives the communicator up, so that its work ends. NCCL does that on a thread of its own, which is waited

@@ -13,7 +13,7 @@ enum { BUS_BYTES = 32, MESSAGE_BYTES = 512 };
 typedef struct rank_record {
     ls_status status;
     char message[MESSAGE_BYTES];
-    char bus[BUS_BYTES];        /* the GPU's place on the bus of its node, which is how NCCL tells GPUs apart */
+    char bus[BUS_BYTES]; /* the GPU's place on the bus of its node, which is how NCCL tells GPUs apart */
 } rank_record;
 
 static rank_record make_record(const ls_device *device, ls_status mine)
@@ -26,8 +26,8 @@ static rank_record make_record(const ls_device *device, ls_status mine)
         cudaError_t error = cudaDeviceGetPCIBusId(record.bus, BUS_BYTES, ordinal);
         if (error != cudaSuccess) {
             (void)cudaGetLastError();
-            record.status = LS_FAIL(LS_ERR_DEVICE, "cannot read which GPU %d is: %s", ordinal,
-                                    cudaGetErrorString(error));
+            record.status =
+                LS_FAIL(LS_ERR_DEVICE, "cannot read which GPU %d is: %s", ordinal, cudaGetErrorString(error));
         }
     }
     if (record.status != LS_OK) {
@@ -65,18 +65,24 @@ static bool find_shared(const lsi_job *job, const rank_record *all, int *first, 
     return false;
 }
 
+static ls_status check_all_are_well(const lsi_job *job, const rank_record *all)
+{
+    for (int r = 0; r < job->world; r++) {
+        LS_REQUIRE(all[r].status == LS_OK, all[r].status, "rank %d: %s", r, all[r].message);
+    }
+    return LS_OK;
+}
+
 ls_status lsi_nccl_own_gpus(lsi_job *job, const ls_device *device, bool *out)
 {
     rank_record *all;
     int first, second;
 
     LS_TRY(tell_all(job, device, LS_OK, &all));
-    *out = !find_shared(job, all, &first, &second);
-    for (int r = 0; r < job->world; r++) {      /* it is told when NCCL or MPI is opened */
-        *out = *out && all[r].status == LS_OK;
-    }
+    ls_status status = check_all_are_well(job, all);
+    *out = status == LS_OK && !find_shared(job, all, &first, &second);
     lsi_memory_free(all);
-    return LS_OK;
+    return status;
 }
 
 static ls_status check_records(const lsi_job *job, const rank_record *all, ls_status mine)
@@ -84,13 +90,12 @@ static ls_status check_records(const lsi_job *job, const rank_record *all, ls_st
     int first, second;
 
     LS_TRY(mine);
-    for (int r = 0; r < job->world; r++) {
-        LS_REQUIRE(all[r].status == LS_OK, all[r].status, "rank %d: %s", r, all[r].message);
-    }
-    LS_REQUIRE(!find_shared(job, all, &first, &second), LS_ERR_CONFIG,
-               "comm.transport = nccl: ranks %d and %d both use the GPU at %s of one machine; NCCL needs a GPU for each "
-               "rank: start fewer ranks there, or use comm.transport = mpi",
-               first, second, all[first].bus);
+    LS_TRY(check_all_are_well(job, all));
+    LS_REQUIRE(
+        !find_shared(job, all, &first, &second), LS_ERR_CONFIG,
+        "comm.transport = nccl: ranks %d and %d both use the GPU at %s of one machine; NCCL needs a GPU for each "
+        "rank: start fewer ranks there, or use comm.transport = mpi",
+        first, second, all[first].bus);
     return LS_OK;
 }
 

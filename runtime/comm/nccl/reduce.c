@@ -1,5 +1,5 @@
-/* Runs a route with groups of messages: for each stage one group, then the sums. All is on one stream, so that one set of
- * staging is enough: what a round receives comes after the sums of the round before. Pieces are large (one round for
+/* Runs a route with groups of messages: for each stage one group, then the sums. All is on one stream, so that one set
+ * of staging is enough: what a round receives comes after the sums of the round before. Pieces are large (one round for
  * buckets of the usual size), for NCCL itself cuts messages up and lets them overlap.
  *
  * A total may overwrite a partial: it is formed or received after the messages of its chunk have left. */

@@ -125,6 +125,7 @@ static ls_status nccl_launch(ls_collective *head, ls_stream *stream)
     pthread_mutex_lock(&comm->use);
     if (!skip && comm->nccl != NULL && !atomic_load(&comm->aborted)) {
         atomic_store(&comm->current, collective);
+        atomic_store(&comm->stream, stream);
         status = collective->queue(comm, collective, lsi_cuda_stream(stream));
     }
     pthread_mutex_unlock(&comm->use);
@@ -246,10 +247,14 @@ ls_status lsi_nccl_open(const lsi_comm_options *options, ls_comm **out)
         status = lsi_nccl_join(comm, options->job);
     }
     if (status != LS_OK) {
+        lsi_failure failure;
+
+        lsi_failure_take(&failure); /* what NCCL says when it is given up is not why */
         if (comm != NULL) {
+            atomic_store(&comm->aborted, true);
             nccl_close(&comm->head);
         }
-        return status;
+        return lsi_failure_adopt(&failure);
     }
     *out = &comm->head;
     return LS_OK;

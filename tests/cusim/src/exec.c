@@ -89,9 +89,10 @@ void cusim_exec_run_thread(cusim_thread_record *thread)
 {
     thread->state = THREAD_RUNNING;
     cusim_thread = &thread->view;
-    CUSIM_TS(__tsan_switch_to_fiber(thread->tsan, 1); __tsan_acquire(cusim_sync.launch);
-             /* what the thread before had in its frames here */
-             cusim_tsan_forget((char *)__builtin_frame_address(0) - 4096, 4000);)
+    CUSIM_TS(/* what the thread before had in its frames here: locals, and some copies of the arguments */
+             size_t frames = 4096 + 4 * cusim_exec.launch->closure_bytes;
+             __tsan_switch_to_fiber(thread->tsan, 1); __tsan_acquire(cusim_sync.launch);
+             cusim_tsan_forget((char *)__builtin_frame_address(0) - frames, frames - 96);)
     cusim_exec.launch->invoke(cusim_exec.launch->closure);
     thread = cusim_exec_self(); /* the fiber may have started others meanwhile */
     CUSIM_TS(__tsan_release(cusim_sync.done);)
