@@ -55,9 +55,9 @@ LSI_HOST_DEVICE static inline float lsi_exp(float x)
     float e = lsi_fma(q, r * r, r) + 1.0f;
 
     /* 2^n in two factors: n reaches from -150 to 128, where one would not be a normal number. */
-    int32_t whole = (int32_t)(lsi_float_bits(shifted) - lsi_float_bits(to_integer)), half = whole >> 1;
-    float low = lsi_float_from_bits((uint32_t)(half + 127) << 23);
-    float high = lsi_float_from_bits((uint32_t)(whole - half + 127) << 23);
+    int32_t whole = (int32_t)(lsi_float_bits(shifted) - lsi_float_bits(to_integer)), part = whole >> 1;
+    float low = lsi_float_from_bits((uint32_t)(part + 127) << 23);
+    float high = lsi_float_from_bits((uint32_t)(whole - part + 127) << 23);
     return e * low * high;
 }
 

@@ -3,8 +3,8 @@
 #   lockstep_cuda_link(TARGET)              headers and libraries of CUDA, or the simulator in their place
 #   lockstep_cuda_sources(TARGET FILE...)   compiles .cu files into the target
 #
-# .cu files are compiled by commands of our own, not as a language of CMake's: programs are then linked by the C compiler
-# with nothing but the shared libraries of CUDA, and the simulator's build differs in the compiler only.
+# .cu files are compiled by commands of our own, not as a language of CMake's: programs are then linked by the C
+# compiler with nothing but the shared libraries of CUDA, and the simulator's build differs in the compiler only.
 set(choices AUTO ON OFF SIM)
 string(TOUPPER "${LOCKSTEP_CUDA}" cuda_wanted)
 if(NOT cuda_wanted IN_LIST choices)
@@ -44,12 +44,16 @@ if(cuda_wanted STREQUAL "SIM")
     endif()
 endif()
 
-set(cuda_includes -I${PROJECT_SOURCE_DIR}/runtime/include -I${PROJECT_SOURCE_DIR}/runtime -I${PROJECT_SOURCE_DIR})
+set(cuda_includes -I${PROJECT_SOURCE_DIR}/runtime/include -I${PROJECT_SOURCE_DIR}/runtime
+    -I${PROJECT_SOURCE_DIR})
 if(LOCKSTEP_CUDA_SIM)
     find_program(LOCKSTEP_CXX NAMES g++ REQUIRED)
     # No contraction and no errno, as for the C files. The shim that stands in for CUDA uses no library of C++'s.
     set(cuda_compile ${LOCKSTEP_CXX} -x c++ -std=c++17 -O2 -g -fPIC -fno-exceptions -fno-rtti -ffp-contract=off
         -fno-math-errno -Wall -Wextra -Wno-unknown-pragmas -DCUSIM -I${PROJECT_SOURCE_DIR}/tests/cusim/include ${cuda_includes})
+    if(LOCKSTEP_WERROR)
+        list(APPEND cuda_compile -Werror)
+    endif()
     foreach(folder ${CUDAToolkit_INCLUDE_DIRS})
         list(APPEND cuda_compile -isystem ${folder})
     endforeach()
@@ -81,6 +85,9 @@ else()
     foreach(architecture ${architectures})
         list(APPEND cuda_compile -gencode arch=compute_${architecture},code=sm_${architecture})
     endforeach()
+    if(LOCKSTEP_WERROR)
+        list(APPEND cuda_compile -Werror all-warnings -Xcompiler -Werror)
+    endif()
     # GPUs newer than the toolkit compile this when they load it.
     list(APPEND cuda_compile -gencode arch=compute_${newest},code=compute_${newest})
     string(REPLACE ";" " " listed "${architectures}")

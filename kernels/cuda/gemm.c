@@ -8,6 +8,8 @@
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_rows.h"
 
+/* As everything the runtime makes products of: its memory plans and the starts of parameters see to it. Other matrices
+ * take other algorithms, and so have other bits. */
 static bool is_aligned(const ls_view *view)
 {
     return (uintptr_t)view->data % 256 == 0;
@@ -26,8 +28,8 @@ static lsi_gemm_shape shape_of(const lsi_gemm_args *a)
     shape.factors = (int32_t)a->a.dtype;
     shape.c = (int32_t)a->c.dtype;
     shape.bias = a->bias.count > 0 && a->bias.dtype == a->c.dtype;
-    shape.aligned = is_aligned(&a->a) && is_aligned(&a->b) && is_aligned(&a->c) &&
-                    (!shape.bias || is_aligned(&a->bias));
+    shape.aligned =
+        is_aligned(&a->a) && is_aligned(&a->b) && is_aligned(&a->c) && (!shape.bias || is_aligned(&a->bias));
     return shape;
 }
 
@@ -45,10 +47,10 @@ static ls_status multiply(ls_stream *stream, const lsi_gemm_args *a, const lsi_g
             return lsi_gemm_plan_fail(shape, status, "cannot give the bias to a");
         }
     }
-    cublasStatus_t status = cublasLtMatmul(handle, plan->operation, &one, a->b.data, plan->first, a->a.data,
-                                           plan->second, &beta, a->c.data, plan->result, a->c.data, plan->result,
-                                           &plan->algorithm, lsi_cuda_workspace(stream), plan->workspace_bytes,
-                                           lsi_cuda_stream(stream));
+    cublasStatus_t status =
+        cublasLtMatmul(handle, plan->operation, &one, a->b.data, plan->first, a->a.data, plan->second, &beta, a->c.data,
+                       plan->result, a->c.data, plan->result, &plan->algorithm, lsi_cuda_workspace(stream),
+                       plan->workspace_bytes, lsi_cuda_stream(stream));
     return status == CUBLAS_STATUS_SUCCESS ? LS_OK : lsi_gemm_plan_fail(shape, status, "cuBLASLt refused a");
 }
 

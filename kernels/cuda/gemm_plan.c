@@ -23,31 +23,29 @@ static const char plans_key;
 ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *what)
 {
     return LS_FAIL(status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE,
-                   "%s %s product of m = %lld, n = %lld, k = %lld: %s", what,
-                   ls_dtype_name((ls_dtype)shape->factors), (long long)shape->m, (long long)shape->n,
-                   (long long)shape->k, cublasLtGetStatusString(status));
+                   "%s %s product of m = %lld, n = %lld, k = %lld: %s", what, ls_dtype_name((ls_dtype)shape->factors),
+                   (long long)shape->m, (long long)shape->n, (long long)shape->k, cublasLtGetStatusString(status));
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------------------------- */
+/* ---- descriptors --------------------------------------------------------------------------------------------- */
 
 static cudaDataType_t cuda_type(int32_t dtype)
 {
     return dtype == LS_F16 ? CUDA_R_16F : dtype == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-#define TRY(expression, what)                                       \
-    do {                                                            \
-        cublasStatus_t try_status = (expression);                   \
-        if (try_status != CUBLAS_STATUS_SUCCESS) {                  \
-            return lsi_gemm_plan_fail(shape, try_status, what);     \
-        }                                                           \
+#define TRY(expression, what)                                                                                          \
+    do {                                                                                                               \
+        cublasStatus_t try_status = (expression);                                                                      \
+        if (try_status != CUBLAS_STATUS_SUCCESS) {                                                                     \
+            return lsi_gemm_plan_fail(shape, try_status, what);                                                        \
+        }                                                                                                              \
     } while (0)
 
 static ls_status describe_operation(lsi_gemm_plan *plan, bool tf32)
 {
     const lsi_gemm_shape *shape = &plan->shape;
-    cublasComputeType_t compute =
-        tf32 && shape->factors == LS_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasComputeType_t compute = tf32 && shape->factors == LS_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = shape->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -62,7 +60,8 @@ static ls_status describe_operation(lsi_gemm_plan *plan, bool tf32)
         "cannot describe a");
     if (shape->bias) {
         TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
-                                           sizeof bias_type), "cannot describe a");
+                                           sizeof bias_type),
+            "cannot describe a");
     }
     return LS_OK;
 }
@@ -83,7 +82,7 @@ static ls_status describe_matrices(lsi_gemm_plan *plan)
     return LS_OK;
 }
 
-/* ---- the algorithm ------------------------------------------------------------------------------------------------- */
+/* ---- the algorithm ------------------------------------------------------------------------------------------- */
 
 static ls_status set_preference(const lsi_gemm_shape *shape, cublasLtMatmulPreference_t preference)
 {
@@ -94,7 +93,8 @@ static ls_status set_preference(const lsi_gemm_shape *shape, cublasLtMatmulPrefe
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
 
     TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace), "cannot state preferences for a");
+                                             sizeof workspace),
+        "cannot state preferences for a");
     TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                              &allowed_reductions, sizeof allowed_reductions),
         "cannot state preferences for a");
@@ -111,8 +111,8 @@ static bool is_deterministic(const cublasLtMatmulAlgo_t *algorithm)
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
     size_t written;
 
-    return cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
-                                                &written) == CUBLAS_STATUS_SUCCESS &&
+    return cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                sizeof scheme, &written) == CUBLAS_STATUS_SUCCESS &&
            (scheme & ~allowed_reductions) == 0;
 }
 
@@ -124,7 +124,8 @@ static ls_status choose(cublasLtHandle_t handle, lsi_gemm_plan *plan, cublasLtMa
 
     LS_TRY(set_preference(shape, preference));
     TRY(cublasLtMatmulAlgoGetHeuristic(handle, plan->operation, plan->first, plan->second, plan->result, plan->result,
-                                       preference, MAX_PROPOSALS, proposals, &n), "cuBLASLt has no algorithm for a");
+                                       preference, MAX_PROPOSALS, proposals, &n),
+        "cuBLASLt has no algorithm for a");
     for (int i = 0; i < n; i++) {
         if (proposals[i].state == CUBLAS_STATUS_SUCCESS && proposals[i].workspaceSize <= LSI_CUDA_WORKSPACE_BYTES &&
             is_deterministic(&proposals[i].algo)) {
@@ -147,7 +148,7 @@ static ls_status choose_algorithm(cublasLtHandle_t handle, lsi_gemm_plan *plan)
     return status;
 }
 
-/* ---- the plans of a device ----------------------------------------------------------------------------------------- */
+/* ---- the plans of a device ----------------------------------------------------------------------------------- */
 
 static void destroy_plan(lsi_gemm_plan *plan)
 {

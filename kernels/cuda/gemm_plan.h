@@ -11,15 +11,15 @@
 typedef struct lsi_gemm_shape {
     int64_t m, n, k;
     int32_t trans_a, trans_b;
-    int32_t factors, c;             /* ls_dtype */
-    int32_t bias;                   /* added by the epilogue */
-    int32_t aligned;                /* all matrices to 256 bytes; else to one element */
+    int32_t factors, c; /* ls_dtype */
+    int32_t bias;       /* added by the epilogue */
+    int32_t aligned;    /* all matrices to 256 bytes; else to one element */
 } lsi_gemm_shape;
 
 typedef struct lsi_gemm_plan {
     lsi_gemm_shape shape;
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t first, second, result;   /* in cuBLASLt's order: columns first */
+    cublasLtMatrixLayout_t first, second, result; /* in cuBLASLt's order: columns first */
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
     struct lsi_gemm_plan *next;

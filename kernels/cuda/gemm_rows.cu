@@ -42,7 +42,8 @@ static ls_status launch(ls_stream *stream, const ls_view *c, const ls_view *bias
     const void *bias_data = bias->count > 0 ? bias->data : nullptr;
     cudaError_t error =
         (cudaError_t)LAUNCH(lsi_gemm_rows, (unsigned)((m * n + THREADS - 1) / THREADS), THREADS, 0,
-                            lsi_cuda_stream(stream), c->data, (int)c->dtype, bias_data, (int)bias->dtype, m * n, n, add);
+                            lsi_cuda_stream(stream), c->data, (int)c->dtype, bias_data, (int)bias->dtype, m * n, n,
+                            add);
 
     LS_REQUIRE(error == cudaSuccess, LS_ERR_DEVICE, "the kernel for rows of a product was not launched: %s (%s)",
                cudaGetErrorString(error), cudaGetErrorName(error));

@@ -5,7 +5,7 @@
 #define LSI_KERNELS_CUDA_LAUNCH_H
 
 #ifdef CUSIM
-#include "cusim_device.h"
+#include <cusim_device.h>
 #else
 #include <cuda_runtime.h>
 #include <cuda_fp16.h>

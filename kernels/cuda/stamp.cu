@@ -16,7 +16,8 @@ extern "C" __global__ void lsi_stamp(unsigned long long *counter, ls_stamp *ring
     stamp->sequence = sequence;
 }
 
-extern "C" cudaError_t lsi_cuda_stamp_launch(cudaStream_t stream, unsigned long long *counter, ls_stamp *ring, uint32_t id)
+extern "C" cudaError_t lsi_cuda_stamp_launch(cudaStream_t stream, unsigned long long *counter, ls_stamp *ring,
+                                             uint32_t id)
 {
     return (cudaError_t)LAUNCH(lsi_stamp, 1, 1, 0, stream, counter, ring, id);
 }

@@ -23,6 +23,12 @@ static void backends_by_name(void **state)
     CHECK_OK(lsi_backend_find("auto", &found));
     assert_non_null(found);
     CHECK_FAILS(lsi_backend_find("gpu", &found), LS_ERR_CONFIG, "no backend 'gpu' in this build; choices: auto, cpu");
+#ifdef LOCKSTEP_HAVE_CUDA
+    CHECK_OK(lsi_backend_find("cuda", &found));
+    assert_ptr_equal(found, &lsi_cuda_backend);
+#else
+    CHECK_FAILS(lsi_backend_find("cuda", &found), LS_ERR_CONFIG, "no backend 'cuda'");
+#endif
     test_check_no_memory_live();
 }
 

@@ -1,4 +1,4 @@
-/* RUN: label=tsan timeout=60 */
+/* RUN: cuda label=tsan timeout=60 */
 #include "support/backend_case.h"
 
 #include <pthread.h>
@@ -36,11 +36,13 @@ static ls_status mark(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(explode, 0)
-static const ls_op op_explode = {.struct_size = sizeof(ls_op), .name = "explode", .cpu = explode, .cuda = explode_on_cuda};
+static const ls_op op_explode = {.struct_size = sizeof(ls_op), .name = "explode",
+                                 .cpu = explode, .cuda = explode_on_cuda};
 TEST_OP_ON_CUDA(sulk, 0)
 static const ls_op op_sulk = {.struct_size = sizeof(ls_op), .name = "sulk", .cpu = sulk, .cuda = sulk_on_cuda};
 TEST_OP_ON_CUDA(mark, sizeof(ls_view))
-static const ls_op op_mark = {.struct_size = sizeof(ls_op), .name = "mark", .n_out = 1, .cpu = mark, .cuda = mark_on_cuda,
+static const ls_op op_mark = {.struct_size = sizeof(ls_op), .name = "mark", .n_out = 1,
+                              .cpu = mark, .cuda = mark_on_cuda,
                               .arguments_bytes = sizeof(ls_view)};
 
 /* ---- failed work --------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* RUN: label=tsan timeout=60 */
+/* RUN: cuda label=tsan timeout=60 */
 /* A training step in miniature, on the calls that the real one is made of: a loader thread fills shares, the copy
  * stream moves them, compute runs forward and backward, comm stands for the reduction, then update and commit.
  *
@@ -160,7 +160,8 @@ static ls_status reduce(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(reduce, sizeof(pair_args))
-static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1, .cpu = reduce, .cuda = reduce_on_cuda,
+static const ls_op op_reduce = {.struct_size = sizeof(ls_op), .name = "reduce", .n_in = 1, .n_out = 1,
+                                .cpu = reduce, .cuda = reduce_on_cuda,
                                 .arguments_bytes = sizeof(pair_args)};
 
 /* The rate changes with the step, so it is read from the state: a captured value would be frozen. */

@@ -1,4 +1,4 @@
-/* RUN: label=tsan timeout=60 */
+/* RUN: cuda label=tsan timeout=60 */
 #include "support/backend_case.h"
 
 #include <pthread.h>
@@ -31,7 +31,8 @@ static ls_status append(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(append, sizeof(append_args))
-static const ls_op op_append = {.struct_size = sizeof(ls_op), .name = "append", .n_acc = 1, .cpu = append, .cuda = append_on_cuda,
+static const ls_op op_append = {.struct_size = sizeof(ls_op), .name = "append", .n_acc = 1,
+                                .cpu = append, .cuda = append_on_cuda,
                                 .arguments_bytes = sizeof(append_args)};
 
 static ls_view list_view(int64_t *list, int64_t room)
@@ -57,7 +58,8 @@ static ls_status append_large(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(append_large, sizeof(large_args))
-static const ls_op op_large = {.struct_size = sizeof(ls_op), .name = "append_large", .n_acc = 1, .cpu = append_large, .cuda = append_large_on_cuda,
+static const ls_op op_large = {.struct_size = sizeof(ls_op), .name = "append_large", .n_acc = 1,
+                               .cpu = append_large, .cuda = append_large_on_cuda,
                                .arguments_bytes = sizeof(large_args)};
 
 typedef struct sum_args {
@@ -78,7 +80,8 @@ static ls_status slow_increment(const ls_cpu_run *run, const void *arguments)
 
 TEST_OP_ON_CUDA(slow_increment, sizeof(sum_args))
 static const ls_op op_increment = {.struct_size = sizeof(ls_op), .name = "increment", .n_in = 1, .n_out = 1,
-                                   .cpu = slow_increment, .cuda = slow_increment_on_cuda, .arguments_bytes = sizeof(sum_args)};
+                                   .cpu = slow_increment, .cuda = slow_increment_on_cuda,
+                                   .arguments_bytes = sizeof(sum_args)};
 
 /* ---- order --------------------------------------------------------------------------------------------------- */
 
@@ -383,7 +386,8 @@ static ls_status harmonic(const ls_cpu_run *run, const void *arguments)
 }
 
 TEST_OP_ON_CUDA(harmonic, sizeof(blocks_args))
-static const ls_op op_harmonic = {.struct_size = sizeof(ls_op), .name = "harmonic", .n_out = 1, .cpu = harmonic, .cuda = harmonic_on_cuda,
+static const ls_op op_harmonic = {.struct_size = sizeof(ls_op), .name = "harmonic", .n_out = 1,
+                                  .cpu = harmonic, .cuda = harmonic_on_cuda,
                                   .arguments_bytes = sizeof(blocks_args)};
 
 static void same_bits_for_any_number_of_threads(void **state)

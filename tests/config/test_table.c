@@ -143,10 +143,12 @@ static void wrong_values_are_refused_and_the_old_one_stands(void **state)
         {"comm", "timeout", "0s", "out of range; lowest 1s, highest 24h"},
         {"model", "kind", "gptt", "did you mean 'gpt'? choices: mlp, gpt"},
         {"model", "kind", "transformer", "unknown; choices: mlp, gpt"},
+#ifndef LOCKSTEP_HAVE_CUDA
         {"precision", "compute", "tf32", "x: precision.compute = 'tf32': not in this build; choices: f32, bf16, f16"},
+        {"device", "backend", "cuda", "not in this build; choices: auto, cpu"},
+#endif
         {"comm", "transport", "nccl", "not in this build; choices: auto, self, mpi"},
         {"comm", "reduction", "slow", "unknown; choices: ordered, fast"},
-        {"device", "backend", "cuda", "not in this build; choices: auto, cpu"},
         {"model", "hidden", "", "x: model.hidden has no value"},
         {"model", "hidden", "1,,2", "an item of the list is empty"},
         {"model", "hidden", "1,", "an item of the list is empty"},

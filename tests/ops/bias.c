@@ -1,4 +1,4 @@
-/* RUN: timeout=60 */
+/* RUN: cuda timeout=60 */
 /* bias_bwd: column sums, against double. */
 #include "support/op_case.h"
 

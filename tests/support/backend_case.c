@@ -1,5 +1,6 @@
 #include "support/backend_case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +14,23 @@ typedef struct block {
 
 static block blocks[MAX_BLOCKS];
 
+/* Without a device there is nothing to test: the line is what ctest knows a skipped test by. */
 const ls_backend *test_backend(void)
 {
+    static const ls_backend *found;
     const char *name = getenv("LOCKSTEP_TEST_BACKEND");
-    const ls_backend *found = NULL;
+    int ordinal;
 
+    if (found != NULL) {
+        return found;
+    }
     if (lsi_backend_find(name != NULL ? name : "cpu", &found) != LS_OK) {
         print_error("%s\n", ls_failure_message());
         exit(1);
+    }
+    if (lsi_backend_ordinal(found, 0, &ordinal) != LS_OK) {
+        printf("skipped: %s\n", ls_failure_message());
+        exit(0);
     }
     return found;
 }
@@ -59,8 +69,6 @@ ls_event *test_event(ls_device *device)
 /* ---- host functions on a GPU's streams ------------------------------------------------------------------------ */
 
 #ifdef LOCKSTEP_HAVE_CUDA
-
-#include <stdio.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/device.h"

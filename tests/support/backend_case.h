@@ -10,11 +10,11 @@
 /* The cpu where the variable is not set. */
 const ls_backend *test_backend(void);
 /* Ends a test that looks at what only the cpu backend promises. */
-#define SKIP_UNLESS_CPU(backend)                \
-    do {                                        \
-        if (!(backend)->host_memory) {          \
-            skip();                             \
-        }                                       \
+#define SKIP_UNLESS_CPU(backend)                                                                                       \
+    do {                                                                                                               \
+        if (!(backend)->host_memory) {                                                                                 \
+            skip();                                                                                                    \
+        }                                                                                                              \
     } while (0)
 
 ls_device *test_device_open(int n_threads);
@@ -31,10 +31,10 @@ ls_event *test_event(ls_device *device);
 ls_status test_op_on_cuda(ls_stream *stream, const char *name, ls_cpu_fn cpu, const void *arguments, size_t bytes);
 
 /* Declares NAME_on_cuda, a launcher for the op's description, of the cpu function NAME and its argument struct. */
-#define TEST_OP_ON_CUDA(name, bytes)                                                    \
-    static ls_status name##_on_cuda(ls_stream *stream, const void *arguments)           \
-    {                                                                                   \
-        return test_op_on_cuda(stream, #name, name, arguments, bytes);                  \
+#define TEST_OP_ON_CUDA(name, bytes)                                                                                   \
+    static ls_status name##_on_cuda(ls_stream *stream, const void *arguments)                                          \
+    {                                                                                                                  \
+        return test_op_on_cuda(stream, #name, name, arguments, bytes);                                                 \
     }
 
 #endif

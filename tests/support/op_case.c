@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/backend_case.h"
 #include "support/op_case_parts.h"
 
 enum { REPEATS = 2, GUARD_BYTES = 256, GUARD_PATTERN = 0xA5 };
@@ -65,6 +66,9 @@ int op_case_levels(void)
 
 void op_case_open(op_case *c, const ls_op *op, void *arguments)
 {
+    if (!test_backend()->host_memory && op->cuda == NULL) {
+        skip();
+    }
     memset(c, 0, sizeof *c);
     c->op = op;
     c->arguments = arguments;
@@ -279,7 +283,7 @@ void op_case_run_levels(op_case *c, int max_threads, int repeats)
                 char what[128];
                 snprintf(what, sizeof what, "%s, %s, %d threads, run %d", c->op->name, op_run_level_name(level),
                          n_threads, repeat);
-                (void)run_once(c, level, repeat, what, true);
+                (void)run_once(c, level, c->fixed_alignment ? c->shift : repeat, what, true);
             }
             op_run_end();
         }

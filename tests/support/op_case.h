@@ -37,6 +37,8 @@ typedef struct op_case {
     op_case_slot views[OP_CASE_MAX_VIEWS];
     ls_step_state state;                    /* given to ops that ask for it: fill before the run */
     ls_step_state state_after[OP_RUN_LEVELS_MAX];
+    bool fixed_alignment;                   /* all runs lie `shift` elements off the backend's alignment: the op's bits */
+    int shift;                              /* may depend on it */
 } op_case;
 
 /* `arguments` is the op's argument struct; the case borrows it. Views are named by their address in it. */

@@ -1,5 +1,4 @@
-/* How op_case executes an op: by the cpu kernels of every ISA level (op_run_cpu.c). A program that links another file with
- * these functions has its cases run elsewhere. */
+/* How op_case executes an op: by the cpu kernels of every ISA level, or with LOCKSTEP_TEST_BACKEND=cuda on a GPU. */
 #ifndef LS_TESTS_SUPPORT_OP_RUN_H
 #define LS_TESTS_SUPPORT_OP_RUN_H
 
@@ -27,5 +26,21 @@ void op_run_end(void);
 /* Executes the op and waits for it. What it writes is in `memories` afterwards, and in the step state that the arguments
  * point to, if any. A failure is this thread's failure record. */
 LS_MUST_USE ls_status op_run(const ls_op *op, const void *arguments, const op_run_memory *memories, int n_memories);
+
+/* The same per backend. */
+typedef struct op_runner {
+    int (*levels)(void);
+    const char *(*level_name)(int level);
+    int (*max_threads)(void);
+    bool any_nan;
+    void (*begin)(int level, int n_threads);
+    void (*end)(void);
+    ls_status (*run)(const ls_op *op, const void *arguments, const op_run_memory *memories, int n_memories);
+} op_runner;
+
+extern const op_runner op_runner_cpu;
+#ifdef LOCKSTEP_HAVE_CUDA
+extern const op_runner op_runner_cuda;
+#endif
 
 #endif

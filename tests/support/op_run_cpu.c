@@ -21,33 +21,28 @@ typedef struct execution {
 
 static ls_cpu_run current;
 
-int op_run_levels(void)
+static int levels(void)
 {
     return (int)lsi_isa_best() + 1;
 }
 
-const char *op_run_level_name(int level)
+static const char *level_name(int level)
 {
     return lsi_isa_name((lsi_isa)level);
 }
 
-int op_run_max_threads(void)
+static int max_threads(void)
 {
     return MAX_THREADS;
 }
 
-bool op_run_any_nan(void)
-{
-    return false;
-}
-
-void op_run_begin(int level, int n_threads)
+static void begin(int level, int n_threads)
 {
     CHECK_OK(lsi_pool_create(n_threads, &current.pool));
     current.isa = level;
 }
 
-void op_run_end(void)
+static void end(void)
 {
     lsi_pool_destroy(&current.pool);
 }
@@ -63,7 +58,7 @@ static void *execute(void *argument)
     return NULL;
 }
 
-ls_status op_run(const ls_op *op, const void *arguments, const op_run_memory *memories, int n_memories)
+static ls_status run(const ls_op *op, const void *arguments, const op_run_memory *memories, int n_memories)
 {
     execution e = {.op = op, .arguments = arguments, .run = current};
     pthread_t thread;
@@ -73,3 +68,13 @@ ls_status op_run(const ls_op *op, const void *arguments, const op_run_memory *me
     pthread_join(thread, NULL);
     return e.status == LS_OK ? LS_OK : lsi_failure_adopt(&e.failure);
 }
+
+const op_runner op_runner_cpu = {
+    .levels = levels,
+    .level_name = level_name,
+    .max_threads = max_threads,
+    .any_nan = false,
+    .begin = begin,
+    .end = end,
+    .run = run,
+};

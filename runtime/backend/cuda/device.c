@@ -38,10 +38,10 @@ static ls_status choose_variant(lsi_cuda_device *d, const char *asked, int best)
     d->capability = best;
     if (asked != NULL) {
         d->capability = strncmp(asked, "sm", 2) == 0 ? (int)strtol(asked + 2, &end, 10) : 0;
-        LS_REQUIRE(d->capability > 0 && *end == '\0', LS_ERR_DEVICE,
-                   "kernel variant '%s' is unknown; this GPU's is %s", asked, best_name);
-        LS_REQUIRE(d->capability <= best, LS_ERR_DEVICE, "kernel variant '%s' needs another GPU; this one's is %s", asked,
-                   best_name);
+        LS_REQUIRE(d->capability > 0 && *end == '\0', LS_ERR_DEVICE, "kernel variant '%s' is unknown; this GPU's is %s",
+                   asked, best_name);
+        LS_REQUIRE(d->capability <= best, LS_ERR_DEVICE, "kernel variant '%s' needs another GPU; this one's is %s",
+                   asked, best_name);
     }
     variant_name(d->capability, d->variant);
     return LS_OK;

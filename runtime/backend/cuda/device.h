@@ -20,26 +20,26 @@ enum { LSI_CUDA_FAILED = 1, LSI_CUDA_ABORTED = 2 };
 typedef struct lsi_cuda_device {
     ls_device head;
     int ordinal;
-    int capability;                 /* of the kernels to choose: 10 x major + minor, at most the GPU's */
+    int capability; /* of the kernels to choose: 10 x major + minor, at most the GPU's */
     bool sync_each_op, tf32;
     char description[512], variant[8];
     lsi_cuda_driver driver;
 
     uint32_t stopped;
-    pthread_mutex_t mutex;          /* failure, streams, capture, release */
-    lsi_failure failure;            /* the first one; status LS_OK: none */
+    pthread_mutex_t mutex; /* failure, streams, capture, release */
+    lsi_failure failure;   /* the first one; status LS_OK: none */
     struct lsi_cuda_queue *streams;
-    struct lsi_cuda_release *release;       /* flags that streams wait for (release.h) */
-    lsi_cuda_fault *fault;          /* pinned: what a kernel found wrong with its data */
+    struct lsi_cuda_release *release; /* flags that streams wait for (release.h) */
+    lsi_cuda_fault *fault;            /* pinned: what a kernel found wrong with its data */
 
-    ls_stamp *stamps;               /* pinned */
-    uint64_t *stamp_counter;        /* in device memory */
-    uint64_t stamps_seen;           /* newest sequence found in the ring so far */
+    ls_stamp *stamps;        /* pinned */
+    uint64_t *stamp_counter; /* in device memory */
+    uint64_t stamps_seen;    /* newest sequence found in the ring so far */
 
-    struct lsi_cuda_recording *capture;     /* the open one */
+    struct lsi_cuda_recording *capture; /* the open one */
     uint32_t n_captures;
     lsi_cuda_extension *extensions;
-    int n_streams, n_events, n_recordings, n_blocks;    /* alive */
+    int n_streams, n_events, n_recordings, n_blocks; /* alive */
     size_t n_bytes;
 } lsi_cuda_device;
 
@@ -57,6 +57,8 @@ void lsi_cuda_device_abort(ls_device *device);
 void lsi_cuda_device_fail(ls_device *device, ls_status status, const char *message);
 /* An error that CUDA gave while the host waited: the message names the ops that may have caused it. */
 void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error);
+/* What a call that queues work on the stream ended with, being this thread's failure record. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status);
 /* The failure that stopped the device, on the calling thread's record; LS_OK while it runs. */
 LS_MUST_USE ls_status lsi_cuda_device_check(lsi_cuda_device *device);
 

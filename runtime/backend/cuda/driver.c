@@ -10,7 +10,7 @@ static ls_status explain_driver(void)
 {
     int driver = 0;
 
-    (void)cudaDriverGetVersion(&driver);        /* 0 without a driver */
+    (void)cudaDriverGetVersion(&driver); /* 0 without a driver */
     (void)cudaGetLastError();
     if (driver == 0) {
         return LS_FAIL(LS_ERR_DEVICE, "no NVIDIA driver on this machine");

@@ -16,12 +16,12 @@ ls_status lsi_cuda_fail_at(cudaError_t error, const char *file, int line, const 
 
 #define LSI_CUDA_FAIL(error, ...) lsi_cuda_fail_at((error), __FILE__, __LINE__, __VA_ARGS__)
 
-#define LSI_CUDA_TRY(expression, ...)                           \
-    do {                                                        \
-        cudaError_t lsi_cuda_try_error_ = (expression);         \
-        if (lsi_cuda_try_error_ != cudaSuccess) {               \
-            return LSI_CUDA_FAIL(lsi_cuda_try_error_, __VA_ARGS__); \
-        }                                                       \
+#define LSI_CUDA_TRY(expression, ...)                                                                                  \
+    do {                                                                                                               \
+        cudaError_t lsi_cuda_try_error_ = (expression);                                                                \
+        if (lsi_cuda_try_error_ != cudaSuccess) {                                                                      \
+            return LSI_CUDA_FAIL(lsi_cuda_try_error_, __VA_ARGS__);                                                    \
+        }                                                                                                              \
     } while (0)
 
 #endif

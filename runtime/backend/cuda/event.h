@@ -8,10 +8,10 @@
 typedef struct lsi_cuda_event {
     ls_event head;
     cudaEvent_t cuda;
-    bool recorded;              /* at all, since it was created */
-    uint32_t capture;           /* number of the capture that recorded it last; 0: recorded outside */
-    uint32_t record;            /* number of the record in that capture */
-    lsi_cuda_queue *stream;     /* where */
+    bool recorded;          /* at all, since it was created */
+    uint32_t capture;       /* number of the capture that recorded it last; 0: recorded outside */
+    uint32_t record;        /* number of the record in that capture */
+    lsi_cuda_queue *stream; /* where */
 } lsi_cuda_event;
 
 ls_status lsi_cuda_event_create(ls_device *device, ls_event **out);

@@ -7,7 +7,7 @@
 /* Embedded first in what is kept. `key` is the address of something of the owner's. */
 typedef struct lsi_cuda_extension {
     const void *key;
-    void (*destroy)(struct lsi_cuda_extension *extension);      /* when the device closes, its GPU being current */
+    void (*destroy)(struct lsi_cuda_extension *extension); /* when the device closes, its GPU being current */
     struct lsi_cuda_extension *next;
 } lsi_cuda_extension;
 
@@ -16,7 +16,7 @@ lsi_cuda_extension *lsi_cuda_extension_find(ls_device *device, const void *key);
 void lsi_cuda_extension_keep(ls_device *device, lsi_cuda_extension *extension);
 
 /* How the device was opened, for kernels that choose by it. */
-int lsi_cuda_capability(ls_device *device);     /* 10 x major + minor */
+int lsi_cuda_capability(ls_device *device); /* 10 x major + minor */
 bool lsi_cuda_uses_tf32(ls_device *device);
 
 #endif

@@ -52,10 +52,23 @@ void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error)
         }
     }
     pthread_mutex_unlock(&device->mutex);
-    ls_status status = LSI_CUDA_FAIL(error, "GPU %d%s%s%s", device->ordinal,
-                                     used > 0 ? ", in or before " : ", before any op", ops,
-                                     device->sync_each_op ? "" : " (device.sync_each_op = true finds the exact op)");
+    ls_status status =
+        LSI_CUDA_FAIL(error, "GPU %d%s%s%s", device->ordinal, used > 0 ? ", in or before " : ", before any op", ops,
+                      device->sync_each_op ? "" : " (device.sync_each_op = true finds the exact op)");
     lsi_cuda_device_fail(&device->head, status, ls_failure_message());
+}
+
+/* After work has broken down every call fails alike, and the one that is told of it is not to blame. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status)
+{
+    cudaError_t error = cudaStreamQuery(stream);
+
+    if (error == cudaSuccess || error == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        lsi_cuda_device_fail(&device->head, status, ls_failure_message());
+    } else {
+        lsi_cuda_device_fail_wait(device, error);
+    }
 }
 
 ls_status lsi_cuda_device_check(lsi_cuda_device *device)

@@ -96,7 +96,8 @@ static ls_status host_wait(ls_device *device, const ls_flag *flag, bool equal, u
     case TIMED_OUT:
         break;
     }
-    return LS_FAIL(LS_ERR_TIMEOUT, "a flag did not become %s%u within %g s", equal ? "" : "other than ", value, seconds);
+    return LS_FAIL(LS_ERR_TIMEOUT, "a flag did not become %s%u within %g s", equal ? "" : "other than ", value,
+                   seconds);
 }
 
 ls_status lsi_cuda_host_flag_wait(ls_device *device, ls_flag *flag, uint32_t value, double seconds)

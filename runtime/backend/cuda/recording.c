@@ -33,7 +33,7 @@ ls_status lsi_cuda_recording_begin(ls_stream *origin)
     LS_TRY(lsi_memory_alloc(sizeof *recording, "recording", (void **)&recording));
     recording->head.device = origin->device;
     recording->origin = s;
-    set_capture(d, recording);      /* from here on no other thread asks the streams how they are */
+    set_capture(d, recording); /* from here on no other thread asks the streams how they are */
     cudaError_t error = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess) {
         set_capture(d, NULL);
@@ -53,8 +53,8 @@ static ls_status check_closed(const lsi_cuda_device *d, const lsi_cuda_recording
     LS_REQUIRE(!recording->broken, LS_ERR_INTERNAL, "the capture is not whole: a call inside it failed");
     for (const lsi_cuda_queue *s = d->streams; s != NULL; s = s->next) {
         LS_REQUIRE(s == recording->origin || s->capture != d->n_captures || (s->end_record != 0 && s->end_awaited),
-                   LS_ERR_INTERNAL,
-                   "stream %s does not end the capture with a record that another stream waits for", s->name);
+                   LS_ERR_INTERNAL, "stream %s does not end the capture with a record that another stream waits for",
+                   s->name);
     }
     return LS_OK;
 }

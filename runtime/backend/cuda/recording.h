@@ -8,8 +8,8 @@ typedef struct lsi_cuda_recording {
     ls_recording head;
     lsi_cuda_queue *origin;
     cudaGraphExec_t executable;
-    uint32_t n_records;         /* of events, so far */
-    bool broken;                /* a call inside the capture failed */
+    uint32_t n_records; /* of events, so far */
+    bool broken;        /* a call inside the capture failed */
 } lsi_cuda_recording;
 
 /* For calls while a capture is open. The number of a record, from 1. */

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-enum { DWELL_MICROSECONDS = 200 };      /* how long a value stands: a waiting GPU looks far more often */
+enum { DWELL_MICROSECONDS = 200 }; /* how long a value stands: a waiting GPU looks far more often */
 
 typedef struct awaited {
     ls_flag *flag;
@@ -14,7 +14,7 @@ typedef struct awaited {
 } awaited;
 
 typedef struct lsi_cuda_release {
-    awaited *awaited;               /* under the device's mutex, as all of this */
+    awaited *awaited; /* under the device's mutex, as all of this */
     size_t n_awaited, next;
     bool started, ending;
     pthread_t thread;

@@ -39,9 +39,10 @@ ls_status lsi_cuda_stamp(ls_stream *stream, uint32_t id)
     if (skip) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(stream, lsi_cuda_stamp_launch(((lsi_cuda_queue *)stream)->cuda,
-                                                             (unsigned long long *)d->stamp_counter, d->stamps, id),
-                               "a time stamp");
+    return lsi_cuda_stream_end(
+        stream,
+        lsi_cuda_stamp_launch(((lsi_cuda_queue *)stream)->cuda, (unsigned long long *)d->stamp_counter, d->stamps, id),
+        "a time stamp");
 }
 
 const ls_stamp *lsi_cuda_stamps(ls_device *device)
@@ -64,6 +65,6 @@ uint64_t lsi_cuda_stamp_count(ls_device *device)
         }
         seen = next;
     }
-    __atomic_store_n(&d->stamps_seen, seen, __ATOMIC_RELAXED);      /* a lesser one of another thread costs a few steps */
+    __atomic_store_n(&d->stamps_seen, seen, __ATOMIC_RELAXED); /* a lesser one of another thread costs a few steps */
     return seen;
 }

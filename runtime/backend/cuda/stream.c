@@ -139,7 +139,7 @@ ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail(stream->device, status, ls_failure_message());
+    lsi_cuda_device_fail_queue(d, s->cuda, status);
     return LS_OK;
 }
 
@@ -151,8 +151,9 @@ ls_status lsi_cuda_stream_copy(ls_stream *stream, void *destination, const void 
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(stream, cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault,
-                                                       ((lsi_cuda_queue *)stream)->cuda), "a copy");
+    return lsi_cuda_stream_end(
+        stream, cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, ((lsi_cuda_queue *)stream)->cuda),
+        "a copy");
 }
 
 ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, size_t bytes)
@@ -163,8 +164,8 @@ ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, s
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(stream, cudaMemsetAsync(destination, byte & 0xff, bytes,
-                                                       ((lsi_cuda_queue *)stream)->cuda), "a fill");
+    return lsi_cuda_stream_end(
+        stream, cudaMemsetAsync(destination, byte & 0xff, bytes, ((lsi_cuda_queue *)stream)->cuda), "a fill");
 }
 
 /* What the op's function refuses is told where failed work is told, with the op's name. */
@@ -179,7 +180,7 @@ static ls_status launch_failed(ls_stream *stream, const ls_op *op, ls_status sta
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail(stream->device, status, ls_failure_message());
+    lsi_cuda_device_fail_queue(d, ((lsi_cuda_queue *)stream)->cuda, status);
     return LS_OK;
 }
 
@@ -206,7 +207,8 @@ ls_status lsi_cuda_stream_launch(ls_stream *stream, const ls_op *op, const void 
         cudaError_t error = cudaStreamSynchronize(s->cuda);
 
         if (error != cudaSuccess) {
-            return launch_failed(stream, op, LSI_CUDA_FAIL(error, "on stream %s", s->name));
+            status = LSI_CUDA_FAIL(error, "op %s on stream %s", op->name, s->name);
+            lsi_cuda_device_fail(stream->device, status, ls_failure_message());
         }
     }
     return LS_OK;

@@ -9,10 +9,10 @@ typedef struct lsi_cuda_queue {
     char name[16];
     cudaStream_t cuda;
     void *workspace;
-    const ls_op *last_op;           /* launched or captured last: for messages */
-    uint32_t capture;               /* number of the capture it has joined last */
-    uint32_t end_record;            /* in the open capture: number of the record that is its last command, else 0 */
-    bool end_awaited;               /* and whether another captured stream waits for that record */
+    const ls_op *last_op; /* launched or captured last: for messages */
+    uint32_t capture;     /* number of the capture it has joined last */
+    uint32_t end_record;  /* in the open capture: number of the record that is its last command, else 0 */
+    bool end_awaited;     /* and whether another captured stream waits for that record */
     struct lsi_cuda_queue *next;
 } lsi_cuda_queue;
 
@@ -25,8 +25,8 @@ ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, s
 ls_status lsi_cuda_stream_launch(ls_stream *stream, const ls_op *op, const void *arguments);
 
 /* Before a call that queues work: enters the device and refuses a stream that is not part of the open capture. Of work
- * that a failure or an abort skips, *out_skip is true: there is nothing to do, and the call succeeds. NULL: of work that
- * others wait for, which is never skipped. */
+ * that a failure or an abort skips, *out_skip is true: there is nothing to do, and the call succeeds. NULL: of work
+ * that others wait for, which is never skipped. */
 LS_MUST_USE ls_status lsi_cuda_stream_begin(ls_stream *stream, bool *out_skip);
 /* After it. Outside of captures an error of CUDA is kept for the next wait, as all that goes wrong with queued work;
  * inside it makes the capture worthless and is returned. */

@@ -45,7 +45,7 @@ typedef struct ls_device_options {
     int ordinal;            /* which of the backend's devices */
     int n_threads;          /* compute threads, for backends that run on the host; at least 1 */
     const char *isa;        /* kernel variant that all ranks agreed on; NULL: the best this host runs */
-    bool sync_each_op;      /* wait after every op, so that a failure names the exact one; where that is not known anyway */
+    bool sync_each_op;      /* wait after every op, so that a failure always names the exact one */
     bool tf32;              /* f32 products may round their factors to TF32; refused by backends without it */
 } ls_device_options;
 

@@ -16,8 +16,7 @@
 #include <string.h>
 #include "cusim_exec.h"
 
-/* ---- keywords: the toolkit's headers are through with them --------------------------------------------------------
- */
+/* ---- keywords: the toolkit's headers are through with them ---------------------------------- */
 
 #undef __shared__
 #undef __constant__
@@ -58,8 +57,7 @@
 #include "cusim_device_atomic.h"
 #include "cusim_device_math.h"
 
-/* ---- launches ------------------------------------------------------------------------------------------------------
- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 /* A kernel's arguments, converted to its parameter types and copied, as <<<>>> does. */
 template <class... P> struct cusim_pack {

@@ -25,7 +25,7 @@ typedef struct cusim_block_view {
 extern cusim_thread_view *cusim_thread;
 extern cusim_block_view cusim_block;
 
-/* ---- barriers, warp operations ----------------------------------------------------------------------------------- */
+/* ---- barriers, warp operations -------------------------------------------------------------- */
 
 enum { CUSIM_COUNT, CUSIM_OR, CUSIM_AND, CUSIM_PLAIN };
 int cusim_barrier(int reduce, int predicate, const char *file, int line);
@@ -55,8 +55,7 @@ void cusim_warp(cusim_warp_kind kind, unsigned mask, const void *in, void *out, 
                 const char *file, int line);
 unsigned cusim_active_mask(void);
 
-/* ---- memory order, asynchronous copies, clocks, faults --------------------------------------------------------------
- */
+/* ---- memory order, asynchronous copies, clocks, faults -------------------------------------- */
 
 void cusim_fence(void);
 /* cp.async: lands as late as it may, at the wait; until then the target holds NaNs. */
@@ -73,8 +72,7 @@ _Noreturn
 #endif
 void cusim_trap(const char *why, const char *file, int line);
 
-/* ---- launches
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 /* Calls a kernel with the arguments in the closure. */
 typedef void (*cusim_invoke)(const void *closure);

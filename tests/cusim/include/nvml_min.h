@@ -1,6 +1,6 @@
 /* The part of NVML's binary interface that choosing and watching GPUs needs. A machine without a driver has no
- * libnvidia-ml.so.1, and not every toolkit has nvml.h: the library is opened with dlopen, the functions are looked up by
- * the names in NVML_FUNCTIONS. */
+ * libnvidia-ml.so.1, and not every toolkit has nvml.h: the library is opened with dlopen, the functions are looked up
+ * by the names in NVML_FUNCTIONS. */
 #ifndef NVML_MIN_H
 #define NVML_MIN_H
 
@@ -21,7 +21,12 @@ enum {
     NVML_ERROR_UNKNOWN = 999
 };
 
-enum { NVML_TEMPERATURE_GPU = 0, NVML_P2P_CAPS_INDEX_NVLINK = 2, NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
+enum {
+    NVML_TEMPERATURE_GPU = 0,
+    NVML_P2P_CAPS_INDEX_NVLINK = 2,
+    NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1,
+    NVML_VOLATILE_ECC = 0
+};
 
 /* What NVML cannot tell. */
 #define NVML_VALUE_NOT_AVAILABLE (~0ull)
@@ -31,18 +36,18 @@ typedef struct nvmlMemory {
 } nvmlMemory_t;
 
 typedef struct nvmlUtilization {
-    unsigned gpu, memory;       /* per cent */
+    unsigned gpu, memory; /* per cent */
 } nvmlUtilization_t;
 
 typedef struct nvmlPciInfo {
     char busIdLegacy[16];
     unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
-    char busId[32];             /* with a domain of eight digits, where the CUDA runtime writes four */
+    char busId[32]; /* with a domain of eight digits, where the CUDA runtime writes four */
 } nvmlPciInfo_t;
 
 typedef struct nvmlProcessInfo {
-    unsigned pid;               /* the host's, also inside a container */
-    unsigned long long usedGpuMemory;   /* bytes, or NVML_VALUE_NOT_AVAILABLE */
+    unsigned pid;                     /* the host's, also inside a container */
+    unsigned long long usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
     unsigned gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 
@@ -59,9 +64,9 @@ typedef struct nvmlProcessInfo {
     X(nvmlReturn_t, nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvmlDevice_t *out))                         \
     X(nvmlReturn_t, nvmlDeviceGetName, (nvmlDevice_t device, char *out, unsigned size))                                \
     X(nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *out, unsigned size))                                \
-    X(nvmlReturn_t, nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t *out))                                \
-    X(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *out))                                 \
-    X(nvmlReturn_t, nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t *out))                      \
+    X(nvmlReturn_t, nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t * out))                               \
+    X(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * out))                                \
+    X(nvmlReturn_t, nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * out))                     \
     X(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3,                                                           \
       (nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *out))                                                  \
     X(nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses_v3,                                                          \
@@ -72,12 +77,13 @@ typedef struct nvmlProcessInfo {
     X(nvmlReturn_t, nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned *out_current, unsigned *out_pending))         \
     X(nvmlReturn_t, nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *out))                              \
     X(nvmlReturn_t, nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t device, unsigned index, nvmlDevice_t *out))     \
-    X(nvmlReturn_t, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (nvmlDevice_t mig_device, nvmlDevice_t *out))        \
+    X(nvmlReturn_t, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (nvmlDevice_t mig_device, nvmlDevice_t * out))       \
     X(nvmlReturn_t, nvmlDeviceGetComputeMode, (nvmlDevice_t device, int *out))                                         \
     X(nvmlReturn_t, nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *out_major, int *out_minor))         \
     X(nvmlReturn_t, nvmlDeviceGetTopologyCommonAncestor, (nvmlDevice_t a, nvmlDevice_t b, int *out))                   \
     X(nvmlReturn_t, nvmlDeviceGetP2PStatus, (nvmlDevice_t a, nvmlDevice_t b, int index, int *out))                     \
-    X(nvmlReturn_t, nvmlDeviceGetTotalEccErrors, (nvmlDevice_t device, int type, int counter, unsigned long long *out)) \
+    X(nvmlReturn_t, nvmlDeviceGetTotalEccErrors,                                                                       \
+      (nvmlDevice_t device, int type, int counter, unsigned long long *out))                                           \
     X(nvmlReturn_t, nvmlDeviceGetNumaNodeId, (nvmlDevice_t device, unsigned *out))
 
 #endif

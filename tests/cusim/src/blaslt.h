@@ -15,7 +15,7 @@
 
 #include "internal.h"
 
-/* ---- what descriptors hold: the types of the fields are those of the attributes ---------------------------------- */
+/* ---- what descriptors hold: the types of the fields are those of the attributes -------------- */
 
 typedef struct cusim_lt_desc {
     int32_t compute_type, scale_type, pointer_mode, trans_a, trans_b, trans_c;
@@ -50,8 +50,7 @@ typedef struct cusim_lt_algo {
     uint8_t types[6]; /* compute, scale, A, B, C, D */
 } cusim_lt_algo;
 
-/* ---- a product -----------------------------------------------------------------------------------------------------
- */
+/* ---- a product ------------------------------------------------------------------------------- */
 
 /* Element (i, j) of matrix z is data[z * batch_stride + i * row_step + j * col_step]. */
 typedef struct cusim_matrix {
@@ -83,8 +82,7 @@ typedef struct cusim_product {
 size_t cusim_blas_type_size(int type); /* 0: not a type of ours */
 void cusim_product_compute(const cusim_product *product);
 
-/* ---- algorithms ----------------------------------------------------------------------------------------------------
- */
+/* ---- algorithms ------------------------------------------------------------------------------ */
 
 /* What the rules look at besides the product. */
 typedef struct cusim_lt_problem {

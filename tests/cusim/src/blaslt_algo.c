@@ -124,8 +124,7 @@ unsigned cusim_lt_factor_kind(const uint8_t types[6])
     }
 }
 
-/* ---- is it fit?
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- is it fit? ------------------------------------------------------------------------------ */
 static size_t workspace_of(const cusim_lt_algo *algo, const cusim_product *p)
 {
     size_t elements = (size_t)(p->m * p->n * p->batch) * (size_t)algo->split_k;
@@ -198,8 +197,7 @@ cublasStatus_t cusim_lt_apply(const cusim_lt_algo *algo, cusim_lt_problem *probl
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- which is best?
- * -------------------------------------------------------------------------------------------------- */
+/* ---- which is best? -------------------------------------------------------------------------- */
 /* The largest tile that still gives every second SM work, else the smallest. */
 static uint32_t best_tile(const cusim_lt_family *f, const cusim_lt_problem *problem)
 {

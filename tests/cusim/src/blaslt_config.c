@@ -119,8 +119,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- capabilities
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- capabilities ---------------------------------------------------------------------------- */
 static cublasStatus_t give(const void *from, size_t bytes, void *out, size_t size, size_t *written)
 {
     if (size == 0 ? written == NULL : out == NULL) {

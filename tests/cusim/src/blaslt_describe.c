@@ -93,8 +93,7 @@ static cublasStatus_t get_attribute(const attribute *table, size_t n, const void
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- the operation --------------------------------------------------------------------------------------------------
- */
+/* ---- the operation --------------------------------------------------------------------------- */
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute_type,
                                         cudaDataType_t scale_type)
 {
@@ -132,8 +131,7 @@ cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasL
     return get_attribute(TABLE(desc_attributes), desc, (int)attr, value, size, written);
 }
 
-/* ---- a matrix -------------------------------------------------------------------------------------------------------
- */
+/* ---- a matrix -------------------------------------------------------------------------------- */
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols,
                                           int64_t ld)
 {
@@ -169,8 +167,7 @@ cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, c
     return get_attribute(TABLE(layout_attributes), layout, (int)attr, value, size, written);
 }
 
-/* ---- what the heuristic may choose ----------------------------------------------------------------------------------
- */
+/* ---- what the heuristic may choose ----------------------------------------------------------- */
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     CUSIM_LT_CALL(cublasLtMatmulPreferenceCreate, NULL);

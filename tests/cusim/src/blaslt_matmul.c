@@ -86,8 +86,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     }
 }
 
-/* ---- which algorithm
- * -------------------------------------------------------------------------------------------------- */
+/* ---- which algorithm ------------------------------------------------------------------------- */
 static cublasStatus_t make_problem(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                    cusim_lt_problem *out)
@@ -150,8 +149,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return status;
 }
 
-/* ---- the product
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 static int poll_product(void *argument, bool first)
 {
     (void)first;

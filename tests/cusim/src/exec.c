@@ -35,8 +35,7 @@ void cusim_set_order(int order, uint64_t seed)
     cusim_exec_random();
 }
 
-/* ---- faults --------------------------------------------------------------------------------------------------------
- */
+/* ---- faults --------------------------------------------------------------------------------- */
 
 void cusim_exec_fail(const char *file, int line, const char *format, ...)
 {
@@ -79,8 +78,7 @@ void cusim_exec_stuck(void)
     cusim_exec_fail(cusim_exec_self()->file, cusim_exec_self()->line, "deadlock in the block");
 }
 
-/* ---- threads
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 void cusim_fence(void)
 {
@@ -131,11 +129,17 @@ cusim_exec_sync cusim_sync;
  * share one, since it orders everything that one thread does. */
 enum { TSAN_POOL = 3072 };
 static void *tsan_pool[TSAN_POOL];
-static int tsan_next;
+static int tsan_next, tsan_size;
 
 static void **tsan_threads(int n)
 {
-    if (tsan_next + n > TSAN_POOL)
+    if (tsan_size == 0) { /* each costs half a MB: small tests may want fewer */
+        const char *setting = getenv("CUSIM_TSAN_POOL");
+        tsan_size = setting != NULL ? atoi(setting) : TSAN_POOL;
+    }
+    if (tsan_size > TSAN_POOL || tsan_size < n)
+        tsan_size = TSAN_POOL;
+    if (tsan_next + n > tsan_size)
         tsan_next = 0;
     void **set = tsan_pool + tsan_next;
     tsan_next += n;

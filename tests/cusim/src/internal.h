@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- functions simulated: api.def ------------------------------------------------------------------------------ */
+/* ---- functions simulated: api.def ----------------------------------------------------------- */
 
 enum { CUSIM_WAITS = 1, CUSIM_ALLOCATES = 2, CUSIM_QUEUES = 4, CUSIM_UNSAFE = 8 };
 
@@ -35,7 +35,7 @@ int cusim_call(cusim_function function, cudaStream_t stream, const char *details
  * need not be in api.def (a kernel's, as "kernel:NAME", or a point inside an operation). */
 int cusim_inject(const char *name);
 
-/* ---- lock, waiting ----------------------------------------------------------------------------------------------- */
+/* ---- lock, waiting -------------------------------------------------------------------------- */
 
 void cusim_lock(void); /* may be taken again by the thread that holds it */
 void cusim_unlock(void);
@@ -44,8 +44,7 @@ void cusim_wait_until(bool (*ready)(void *argument), void *argument);
 /* From now on streams go on although no host thread calls in (it may be waiting in MPI, or polling memory). */
 void cusim_need_progress(void);
 
-/* ---- devices -------------------------------------------------------------------------------------------------------
- */
+/* ---- devices -------------------------------------------------------------------------------- */
 
 struct cusim_gpu;
 int cusim_current_device(void);
@@ -54,8 +53,7 @@ const struct cusim_gpu *cusim_device_gpu(int device);
 /* The error that sticks to a device since one of its operations failed, or cudaSuccess. */
 cudaError_t cusim_device_error(int device);
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 typedef struct cusim_memory {
     char *base; /* of the allocation */
@@ -70,8 +68,7 @@ bool cusim_memory_find(const void *pointer, size_t bytes, cusim_memory *out);
 /* Live device memory, all of it; on that device unless device < 0. */
 bool cusim_is_device_range(const void *pointer, size_t bytes, int device);
 
-/* ---- operations on streams
- * ------------------------------------------------------------------------------------------- */
+/* ---- operations on streams ------------------------------------------------------------------ */
 
 /* What a piece of work answers: finished; not yet, ask again (other streams go on meanwhile); or minus a cudaError_t,
  * which ends it and sticks to the device. */
@@ -98,8 +95,7 @@ bool cusim_stream_capturing(cudaStream_t stream);
 /* Seconds of the virtual clock at which the host stands. */
 double cusim_virtual_seconds(void);
 
-/* ---- what is random, what is said
- * ------------------------------------------------------------------------------------ */
+/* ---- what is random, what is said ----------------------------------------------------------- */
 
 uint64_t cusim_random(void); /* with the lock held; seeded by CUSIM_SEED */
 uint64_t cusim_seed(void);   /* 0: no freedom is used, everything runs when it is queued */
@@ -110,8 +106,7 @@ void cusim_die(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 /* A line of the record (CUSIM_RECORD=file) that is not a call. */
 void cusim_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- what the race detector must see although the simulator is not instrumented -------------------------------------
- */
+/* ---- what the race detector must see although the simulator is not instrumented ------------- */
 
 #ifdef CUSIM_TSAN
 void __tsan_read_range(void *address, unsigned long bytes);

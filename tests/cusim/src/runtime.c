@@ -1,11 +1,13 @@
 /* Starting up, and what every call of the API does first and last. */
 #include "runtime.h"
+#include "cusim.h"
 #include "exec.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 cusim_core cusim;
 _Thread_local int cusim_device;
@@ -39,6 +41,17 @@ static void find_devices(void)
     cusim.n_devices = n;
 }
 
+/* CUSIM_LEAKS=1: what the program has not given back is an error. */
+static void report_leaks(void)
+{
+    if (cusim_bytes_alive() == 0 && cusim_streams_alive() == 0 && cusim.n_events == 0)
+        return;
+    fprintf(stderr, "cusim: left at exit: %zu bytes of memory, %d streams, %d events\n", cusim_bytes_alive(),
+            cusim_streams_alive(), cusim.n_events);
+    fflush(NULL);
+    _exit(23);
+}
+
 static void initialize(void)
 {
     cusim.seed = (uint64_t)setting("CUSIM_SEED", 0);
@@ -52,6 +65,8 @@ static void initialize(void)
     const char *clock = getenv("CUSIM_CLOCK"), *fault = getenv("CUSIM_FAULT");
     cusim.real_clock = clock != NULL && strcmp(clock, "real") == 0;
     cusim_exec_sticky_faults = fault != NULL && strcmp(fault, "sticky") == 0;
+    if (setting("CUSIM_LEAKS", 0) != 0)
+        atexit(report_leaks);
     find_devices();
 }
 
@@ -64,8 +79,7 @@ static void ensure_initialized(void)
     }
 }
 
-/* ---- errors
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 cudaError_t cusim_set_error(cudaError_t error)
 {
@@ -133,8 +147,7 @@ cudaError_t cudaPeekAtLastError(void)
     return last_error;
 }
 
-/* ---- calls
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 /* A context comes into being with the first call that needs one, as cudaSetDevice does since CUDA 12. */
 static cudaError_t need_context(void)
@@ -240,8 +253,7 @@ uint64_t cusim_seed(void)
     return cusim.seed;
 }
 
-/* ---- what is said
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- what is said --------------------------------------------------------------------------- */
 
 static void say(const char *format, va_list list)
 {

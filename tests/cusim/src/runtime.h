@@ -7,8 +7,7 @@
 #include "machine.h"
 #include "tsan.h"
 
-/* ---- events, operations
- * ---------------------------------------------------------------------------------------------- */
+/* ---- events, operations --------------------------------------------------------------------- */
 
 /* One cudaEventRecord: what a wait queued after it waits for, although the event may be recorded again meanwhile. */
 typedef struct event_record {
@@ -90,14 +89,13 @@ typedef struct op {
 typedef struct CUevent_st {
     event_record *record; /* the last one; NULL: none */
     unsigned flags;
-    int device;
+    int id, device;
     uint64_t capture; /* id of the capture it was last recorded in; 0: none */
     struct CUgraphNode_st **frontier;
     int n_frontier;
 } cusim_event;
 
-/* ---- graphs --------------------------------------------------------------------------------------------------------
- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 typedef struct CUgraphNode_st {
     op *op;
@@ -143,8 +141,7 @@ typedef struct graph_run {
     char tsan;
 } graph_run;
 
-/* ---- streams
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 typedef struct CUstream_st {
     struct CUstream_st *next;
@@ -163,8 +160,7 @@ typedef struct CUstream_st {
     int n_frontier;
 } cusim_stream;
 
-/* ---- the whole
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 /* How the device uses the freedom CUDA leaves it; seeds take turns with the last five. */
 typedef enum policy {
@@ -197,6 +193,7 @@ typedef struct cusim_core {
     capture *captures;
     int n_stream_ids;
     uint64_t n_captures;
+    int n_events, n_event_ids; /* alive; ever made */
     uint64_t seed;
     policy policy;
     bool protect, quiet, real_clock;
@@ -211,8 +208,7 @@ extern _Thread_local int cusim_device; /* current device */
 extern _Thread_local bool cusim_in_host_function;
 int cusim_thread_number(void);
 
-/* ---- runtime.c: entering and leaving the API
- * -------------------------------------------------------------------------- */
+/* ---- runtime.c: entering and leaving the API ------------------------------------------------ */
 
 /* With the lock held when it returns cudaSuccess; else without it, and the error noted as the thread's last one. */
 cudaError_t cusim_enter(cusim_function function, cudaStream_t stream, const char *details, ...)
@@ -230,16 +226,14 @@ bool cusim_error_sticks(int code);
 void cusim_device_fails(int device, cudaError_t error);
 bool cusim_lock_is_nested(void);
 
-/* ---- runtime_record.c
- * --------------------------------------------------------------------------------------------------- */
+/* ---- runtime_record.c ----------------------------------------------------------------------- */
 
 int cusim_count_call(cusim_function function, int stream_id, const char *details); /* counts, records; injected code */
 unsigned cusim_function_flags(cusim_function function);
 const char *cusim_function_name(cusim_function function);
 void cusim_record_run(const op *operation, int stream_id, double start, double end);
 
-/* ---- runtime_op.c
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- runtime_op.c --------------------------------------------------------------------------- */
 
 op *cusim_op_new(op_kind kind, const char *name, double seconds);
 op *cusim_op_clone(const op *original);
@@ -249,16 +243,14 @@ void cusim_record_drop(event_record *record);
 /* Takes the operation over, also when it fails. */
 cudaError_t cusim_queue(op *operation, cusim_stream *stream);
 
-/* ---- runtime_perform.c
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- runtime_perform.c ---------------------------------------------------------------------- */
 
 typedef enum progress { PROGRESS_NONE, PROGRESS_SOME, PROGRESS_DONE } progress;
 bool cusim_op_can_run(const op *operation);
 progress cusim_perform(op *operation, cusim_stream *stream);
 progress cusim_perform_graph(op *operation, cusim_stream *stream);
 
-/* ---- runtime_schedule.c
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- runtime_schedule.c --------------------------------------------------------------------- */
 
 void cusim_run_some(void);                    /* at each call: as the policy likes */
 void cusim_poll_stream(cusim_stream *stream); /* at a query: so that polling comes to an end */
@@ -267,14 +259,12 @@ void cusim_drain_stream(cusim_stream *stream);
 void cusim_drain_device(int device);
 void cusim_wait_record(event_record *record, int device);
 
-/* ---- runtime_progress.c: threads behind the host's back
- * --------------------------------------------------------------------- */
+/* ---- runtime_progress.c: threads behind the host's back ------------------------------------- */
 
 void cusim_run_host_function(op *operation, void *tsan_fiber); /* hands it to the thread for host functions */
 void cusim_pass_by_host(void);                                 /* the progress thread's part: runs whatever can run */
 
-/* ---- runtime_stream.c, runtime_capture.c, runtime_graph.c, runtime_memory.c, ...
- * --------------------------------------------- */
+/* ---- runtime_stream.c, runtime_capture.c, runtime_graph.c, runtime_memory.c, ... ------------ */
 
 cusim_stream *cusim_stream_new(int device, unsigned flags, int priority, bool legacy);
 cusim_stream *cusim_stream_resolve(cudaStream_t stream); /* the default stream's handles, too */

@@ -78,9 +78,7 @@ cudaError_t cusim_capture_add(op *o, cusim_stream *stream)
     return set_frontier(stream, &node, 1);
 }
 
-/* ---- the API
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the API -------------------------------------------------------------------------------- */
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {

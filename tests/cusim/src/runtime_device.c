@@ -67,11 +67,12 @@ cudaError_t cudaDeviceReset(void)
     return cusim_leave(cudaSuccess);
 }
 
+/* Answers without a usable driver, too: 0 where there is none. */
 cudaError_t cudaDriverGetVersion(int *out)
 {
-    CUSIM_ENTER(cudaDriverGetVersion);
-    *out = cusim.machine.cuda_version;
-    return cusim_leave(cudaSuccess);
+    int code = cusim_call(CUSIM_FN_cudaDriverGetVersion, CUSIM_NO_STREAM, NULL);
+    *out = cusim.machine.has_driver ? cusim.machine.cuda_version : 0;
+    return cusim_set_error((cudaError_t)code);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *out)
@@ -81,8 +82,7 @@ cudaError_t cudaRuntimeGetVersion(int *out)
     return cusim_set_error((cudaError_t)code);
 }
 
-/* ---- properties
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- properties ----------------------------------------------------------------------------- */
 
 static void read_uuid(const char *text, char out[16])
 {
@@ -275,9 +275,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int *out, const char *bus)
     return cusim_leave(cudaErrorInvalidDevice);
 }
 
-/* ---- peers
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- peers ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaDeviceCanAccessPeer(int *out, int device, int peer)
 {

@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the record calls it. */
+static int number(const cusim_event *event)
+{
+    return event != NULL ? event->id : 0;
+}
+
 static cudaError_t create(cudaEvent_t *out, unsigned flags)
 {
     if (out == NULL || (flags & ~7u) != 0)
@@ -11,9 +17,11 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
     cusim_event *event = calloc(1, sizeof *event);
     if (event == NULL)
         return cudaErrorMemoryAllocation;
+    event->id = ++cusim.n_event_ids;
     event->flags = flags;
     event->device = cusim_device;
     *out = event;
+    cusim.n_events++;
     return cudaSuccess;
 }
 
@@ -37,12 +45,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     cusim_record_drop(event->record);
     free(event->frontier);
     free(event);
+    cusim.n_events--;
     return cusim_leave(cudaSuccess);
 }
 
-/* ---- record
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- record --------------------------------------------------------------------------------- */
 
 /* In a capture: a mark in the graph under construction, no node. */
 static cudaError_t record_captured(cusim_event *event, cusim_stream *stream)
@@ -82,19 +89,17 @@ static cudaError_t record(cusim_event *event, cusim_stream *stream, unsigned fla
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    CUSIM_ENTER_STREAM(cudaEventRecord, stream, "event=%p", (void *)event);
+    CUSIM_ENTER_STREAM(cudaEventRecord, stream, "event=%d", number(event));
     return cusim_leave(record(event, cusim_stream_resolve(stream), 0));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
-    CUSIM_ENTER_STREAM(cudaEventRecordWithFlags, stream, "event=%p flags=%u", (void *)event, flags);
+    CUSIM_ENTER_STREAM(cudaEventRecordWithFlags, stream, "event=%d flags=%u", number(event), flags);
     return cusim_leave(record(event, cusim_stream_resolve(stream), flags));
 }
 
-/* ---- wait
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- wait ----------------------------------------------------------------------------------- */
 
 static bool in_frontier(const cusim_stream *stream, const graph_node *node)
 {
@@ -163,13 +168,11 @@ static cudaError_t wait(cusim_stream *stream, cusim_event *event, unsigned flags
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    CUSIM_ENTER_STREAM(cudaStreamWaitEvent, stream, "event=%p flags=%u", (void *)event, flags);
+    CUSIM_ENTER_STREAM(cudaStreamWaitEvent, stream, "event=%d flags=%u", number(event), flags);
     return cusim_leave(wait(cusim_stream_resolve(stream), event, flags));
 }
 
-/* ---- the host
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the host ------------------------------------------------------------------------------- */
 
 /* Host calls on an event whose last record is a mark in a capture are refused, and end that capture. */
 static cudaError_t captured(const cusim_event *event)
@@ -184,7 +187,7 @@ static cudaError_t captured(const cusim_event *event)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    CUSIM_ENTER_STREAM(cudaEventQuery, CUSIM_NO_STREAM, "event=%p", (void *)event);
+    CUSIM_ENTER_STREAM(cudaEventQuery, CUSIM_NO_STREAM, "event=%d", number(event));
     if (event == NULL || captured(event) != cudaSuccess)
         return cusim_leave(event == NULL ? cudaErrorInvalidResourceHandle : cudaErrorCapturedEvent);
     event_record *r = event->record;
@@ -195,12 +198,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (r != NULL && !r->done)
         return cusim_leave(cudaErrorNotReady);
     CUSIM_TS(if (r != NULL) __tsan_acquire(&r->tsan);)
+    if (r != NULL && r->seconds > cusim.host_seconds)
+        cusim.host_seconds = r->seconds;
     return cusim_leave(cudaSuccess);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    CUSIM_ENTER_STREAM(cudaEventSynchronize, CUSIM_NO_STREAM, "event=%p", (void *)event);
+    CUSIM_ENTER_STREAM(cudaEventSynchronize, CUSIM_NO_STREAM, "event=%d", number(event));
     if (event == NULL || captured(event) != cudaSuccess)
         return cusim_leave(event == NULL ? cudaErrorInvalidResourceHandle : cudaErrorCapturedEvent);
     int device = event->device;

@@ -59,8 +59,7 @@ static void drop_exec(cusim_graph_exec *exec)
     free(exec);
 }
 
-/* ---- a launch
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- a launch ------------------------------------------------------------------------------- */
 
 #ifdef CUSIM_TSAN
 /* In rotation: unordered nodes must not share one. */
@@ -201,9 +200,7 @@ progress cusim_perform_graph(op *o, cusim_stream *stream)
     return PROGRESS_DONE;
 }
 
-/* ---- the API
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the API -------------------------------------------------------------------------------- */
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *out_nodes, size_t *n)
 {

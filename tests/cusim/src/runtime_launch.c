@@ -112,9 +112,7 @@ int cusim_enqueue_kernel(const cusim_launch *launch, void *stream)
     return code;
 }
 
-/* ---- clocks
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- clocks --------------------------------------------------------------------------------- */
 
 /* Never twice the same: kernels that look twice see time pass. */
 uint64_t cusim_global_timer(void)
@@ -137,9 +135,7 @@ void cusim_sleep(unsigned nanoseconds)
     cusim_exec.slept_nanoseconds += nanoseconds;
 }
 
-/* ---- the API
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the API -------------------------------------------------------------------------------- */
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value)
 {

@@ -87,8 +87,7 @@ size_t cusim_bytes_alive(void)
     return bytes;
 }
 
-/* ---- CUSIM_PROTECT: a device's memory can be touched only while its own operations run
- * ------------------------------------ */
+/* ---- CUSIM_PROTECT: a device's memory can be touched only while its own operations run ------ */
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 static const size_t arena_bytes = (size_t)1 << 36;
@@ -138,8 +137,7 @@ static void *arena_take(int device, size_t bytes)
     return memory;
 }
 
-/* ---- making and freeing
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- making and freeing --------------------------------------------------------------------- */
 
 static cudaError_t make(void **out, size_t bytes, enum cudaMemoryType kind, int device)
 {
@@ -193,9 +191,7 @@ void cusim_memory_release(void *pointer)
         release(a);
 }
 
-/* ---- the API
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the API -------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
@@ -323,8 +319,7 @@ cudaError_t cudaMemGetInfo(size_t *out_free, size_t *out_total)
     return cusim_leave(cudaSuccess);
 }
 
-/* ---- what a copy may touch
- * -------------------------------------------------------------------------------------------------- */
+/* ---- what a copy may touch ------------------------------------------------------------------ */
 
 cudaError_t cusim_memory_check_copy(const void *target, const void *source, size_t bytes, enum cudaMemcpyKind kind)
 {

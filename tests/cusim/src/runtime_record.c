@@ -41,8 +41,7 @@ const char *cusim_api_name(int i, const char **out_library, uint64_t *out_calls)
     return functions[i].name;
 }
 
-/* ---- injection
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- injection ------------------------------------------------------------------------------ */
 
 enum { FAILS, HANGS, KILLS };
 enum { MAX_RULES = 64 };
@@ -115,8 +114,7 @@ int cusim_inject(const char *name)
     return code;
 }
 
-/* ---- record
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- record --------------------------------------------------------------------------------- */
 
 /* NULL: none is kept. "%r" in the name stands for the rank that the launcher set, or the process. */
 static FILE *record_file(void)

@@ -4,8 +4,7 @@
 
 #include <time.h>
 
-/* ---- one step of one stream
- * ---------------------------------------------------------------------------------------------- */
+/* ---- one step of one stream ----------------------------------------------------------------- */
 
 static bool can_run(const cusim_stream *stream)
 {
@@ -51,6 +50,15 @@ static void pause_for(long nanoseconds)
     nanosleep(&time, NULL);
 }
 
+/* Whether no other thread has destroyed the stream while the lock was free. */
+static bool is_alive(const cusim_stream *stream)
+{
+    const cusim_stream *s = cusim.streams;
+    while (s != NULL && s != stream)
+        s = s->next;
+    return s != NULL;
+}
+
 /* A host function runs on its own thread, which may need what the caller's holds; so wait for it, but not for ever:
  * most programs stay reproducible, and none deadlocks. */
 static void wait_for_host_function(const cusim_stream *stream, const op *o)
@@ -58,7 +66,7 @@ static void wait_for_host_function(const cusim_stream *stream, const op *o)
     if (cusim_lock_is_nested())
         return;
     /* Once it is done another thread may go on with the stream. */
-    for (int i = 0; i < 200 && stream->first == o && o->u.host.state == HOST_RUNNING; i++) {
+    for (int i = 0; i < 200 && is_alive(stream) && stream->first == o && o->u.host.state == HOST_RUNNING; i++) {
         cusim_unlock();
         pause_for(100000);
         cusim_lock();
@@ -87,8 +95,7 @@ static bool step(cusim_stream *stream)
     return made != PROGRESS_NONE;
 }
 
-/* ---- choosing
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Who must go on so that `stream` can. */
 static cusim_stream *needed_by(cusim_stream *stream, int depth)
@@ -198,8 +205,7 @@ static bool step_one(cusim_stream *wanted, bool host_waits)
     return false;
 }
 
-/* ---- for the rest of the runtime
- * ------------------------------------------------------------------------------------------------ */
+/* ---- for the rest of the runtime ------------------------------------------------------------ */
 
 void cusim_run_some(void)
 {
@@ -279,7 +285,10 @@ void cusim_drain_device(int device)
             s = cusim.streams;
             continue;
         }
-        CUSIM_TS(if (s->device == device) __tsan_acquire(&s->tsan);)
+        if (s->device == device) {
+            CUSIM_TS(__tsan_acquire(&s->tsan);)
+            cusim.host_seconds = later(cusim.host_seconds, s->seconds);
+        }
         s = s->next;
     }
 }

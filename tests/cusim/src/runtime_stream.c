@@ -77,9 +77,7 @@ int cusim_streams_alive(void)
     return n;
 }
 
-/* ---- the API
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the API -------------------------------------------------------------------------------- */
 
 static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
 {
@@ -192,6 +190,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (s->n_done < s->n_queued)
         return cusim_leave(cudaErrorNotReady);
     CUSIM_TS(__tsan_acquire(&s->tsan);)
+    if (s->seconds > cusim.host_seconds)
+        cusim.host_seconds = s->seconds;
     return cusim_leave(cudaSuccess);
 }
 

@@ -261,11 +261,11 @@ extern "C" __global__ void stamp(uint64_t *ring, uint64_t *counter, int size, ui
 
 extern "C" cudaError_t plain_fill(float *data, float value, int n, cudaStream_t stream)
 {
-    return LAUNCH(fill, (n + 127) / 128, 128, 0, stream, data, value, n);
+    return LAUNCH(fill, (n + 31) / 32, 32, 0, stream, data, value, n);
 }
 extern "C" cudaError_t plain_axpy(float *y, const float *x, float a, int n, cudaStream_t stream)
 {
-    return LAUNCH(axpy, (n + 127) / 128, 128, 0, stream, y, x, a, n);
+    return LAUNCH(axpy, (n + 31) / 32, 32, 0, stream, y, x, a, n);
 }
 extern "C" cudaError_t plain_stamp(uint64_t *ring, uint64_t *counter, int size, uint64_t id, cudaStream_t stream)
 {

@@ -270,8 +270,7 @@ static int default_stream_trusted(world *w)
     return bad;
 }
 
-/* ---- flags and threads
- * -------------------------------------------------------------------------------------------------- */
+/* ---- flags and threads ---------------------------------------------------------------------- */
 
 typedef CUresult (*stream_value_fn)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 static stream_value_fn write_value, wait_value;
@@ -289,8 +288,8 @@ static void find_entry_points(void)
 typedef struct loader {
     float *buffer;
     uint32_t *flag; /* 1 full, 0 free */
-    int lazy_milliseconds;
-    bool good;
+    uint32_t stop;
+    bool waits;     /* for "free", before it fills again */
 } loader;
 
 static void nap(int milliseconds)
@@ -299,12 +298,17 @@ static void nap(int milliseconds)
     nanosleep(&t, NULL);
 }
 
+static bool stopped(loader *l)
+{
+    return __atomic_load_n(&l->stop, __ATOMIC_RELAXED) != 0;
+}
+
 static void *load(void *argument)
 {
     loader *l = argument;
-    for (int s = 1; s <= STEPS; s++) {
-        nap(l->lazy_milliseconds);
-        while (l->good && __atomic_load_n(l->flag, __ATOMIC_ACQUIRE) != 0)
+    for (int s = 1; !stopped(l); s++) {
+        nap(1);
+        while (l->waits && __atomic_load_n(l->flag, __ATOMIC_ACQUIRE) != 0 && !stopped(l))
             nap(0);
         set_all(l->buffer, (float)s);
         __atomic_store_n(l->flag, 1, __ATOMIC_RELEASE);
@@ -312,20 +316,19 @@ static void *load(void *argument)
     return NULL;
 }
 
-/* A thread fills one pinned buffer again and again; flags say whose it is. waits: the stream waits for "full"; the
- * loader waits for "free". */
+/* A thread fills one pinned buffer again and again; flags say whose it is: "full" the stream's, "free" the loader's. */
 static int flags(world *w, bool stream_waits, bool loader_waits)
 {
     find_entry_points();
-    uint32_t *flag;
-    CHECK(cudaHostAlloc((void **)&flag, sizeof *flag, 0));
-    *flag = 0;
+    loader l = {.buffer = w->in, .waits = loader_waits};
+    CHECK(cudaHostAlloc((void **)&l.flag, sizeof *l.flag, 0));
+    *l.flag = 0;
     CHECK(plain_fill(w->b, 0, N, w->compute));
-    loader l = {w->in, flag, loader_waits ? 5 : 0, loader_waits};
-    pthread_t thread;
     set_all(w->in, -1);
+    pthread_t thread;
     pthread_create(&thread, NULL, load, &l);
-    CUdeviceptr word = (CUdeviceptr)(uintptr_t)flag;
+    nap(5); /* a loader that does not wait is ahead by now */
+    CUdeviceptr word = (CUdeviceptr)(uintptr_t)l.flag;
     for (int s = 0; s < STEPS; s++) {
         if (stream_waits)
             CHECK((cudaError_t)wait_value(w->copy, word, 1, CU_STREAM_WAIT_VALUE_EQ));
@@ -337,28 +340,12 @@ static int flags(world *w, bool stream_waits, bool loader_waits)
         CHECK(cudaEventRecord(w->e2, w->compute));
         CHECK(cudaStreamWaitEvent(w->copy, w->e2, 0));
     }
-    if (!loader_waits) /* as fast as it can, then all is late */
-        pthread_join(thread, NULL);
-    __atomic_store_n(&l.good, l.good, __ATOMIC_RELAXED);
-    int bad = 0;
-    if (stream_waits && !loader_waits) { /* the flag may never be full again: do not wait for that */
-        nap(50);
-        for (int s = 0; s < 200 && cudaStreamQuery(w->compute) == cudaErrorNotReady; s++) {
-            __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-            nap(1);
-        }
-    }
-    bad = result_differs(w, w->b, STEPS * (STEPS + 1) / 2, w->compute);
-    if (loader_waits) {
-        if (!stream_waits) /* let the loader go, whose buffer nobody takes */
-            for (int s = 0; s < 10 * STEPS; s++) {
-                __atomic_store_n(flag, 0, __ATOMIC_RELEASE);
-                nap(2);
-            }
-        pthread_join(thread, NULL);
-    }
+    int bad = result_differs(w, w->b, STEPS * (STEPS + 1) / 2, w->compute);
+    nap(20); /* a loader that does not wait goes on filling */
+    __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
     CHECK(cudaStreamSynchronize(w->copy));
-    CHECK(cudaFreeHost(flag));
+    CHECK(cudaFreeHost(l.flag));
     return bad;
 }
 
@@ -397,8 +384,7 @@ static int thread_not_joined(world *w)
     return bad;
 }
 
-/* ---- choice
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- choice --------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

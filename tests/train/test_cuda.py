@@ -1,0 +1,65 @@
+# RUN: timeout=600 label=contract,cuda
+"""Training on a GPU, or on simulated ones with every policy of the simulator: weights and every logged number are the
+same recorded or not, whatever the buckets, loader workers and order of streams; and the losses are the cpu's within
+rounding."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import trainer
+
+# Each alone, on top of nothing; the last one is a seed of the simulator (they go round its policies).
+SETTINGS = [{"device.graphs": "on"}, {"comm.bucket_bytes": "64k"}, {"comm.zero": "1"}, {"comm.overlap": "true"},
+            {"data.workers": "0"}, {"device.sync_each_op": "true"}, {"device.poison": "true"},
+            {"device.graphs": "on", "comm.bucket_bytes": "64k", "comm.overlap": "true", "comm.zero": "1"}]
+SEEDS = [1, 2, 3, 4, 5]
+# Largest relative difference of a step's loss from the cpu's: six steps of roundings of the type.
+TOLERANCE = {"f32": 1e-5, "tf32": 1e-2, "bf16": 2e-2, "f16": 5e-3}
+
+
+def losses(events):
+    return [event["loss"] for event in events if event["event"] == "step"]
+
+
+def check_precision(case, config, compute, simulated):
+    config = dict(config, **{"precision.compute": compute, "loss_scale.initial": "2^16", "device.backend": "cuda"})
+
+    def run(seed, **settings):
+        return case.train(dict(config, **settings), env={"CUSIM_SEED": str(seed)})
+
+    events = run(0)
+    first = trainer.results(events)
+    kinds = [event["event"] for event in first]
+    case.check(kinds.count("step") == config["train.steps"] and "weights_hash" in first[-1], f"{compute}: {kinds}")
+    case.check(events[0]["backend"] == "cuda", f"{compute}: it ran on {events[0]['backend']}")
+    for i, settings in enumerate(SETTINGS):
+        seed = SEEDS[i % len(SEEDS)]
+        case.check(trainer.results(run(seed, **settings)) == first, f"{compute}, seed {seed}: other numbers with {settings}")
+    for seed in SEEDS if simulated else []:
+        case.check(trainer.results(run(seed)) == first, f"{compute}: other numbers with seed {seed}")
+
+    cpu = dict(config, **{"device.backend": "cpu", "precision.compute": "f32" if compute == "tf32" else compute})
+    for step, (ours, cpus) in enumerate(zip(losses(events), losses(case.train(cpu))), 1):
+        case.check(abs(ours - cpus) <= TOLERANCE[compute] * cpus, f"{compute}: loss {ours} in step {step}, {cpus} on the cpu")
+    return first
+
+
+def main():
+    case = trainer.Case()
+    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
+        simulated = "LOCKSTEP_CUDA:STRING=SIM" in cache.read()
+    config = trainer.mlp_config(case)
+    probe = os.path.join(case.folder, "probe.ini")
+    trainer.write_config(probe, dict(config, **{"device.backend": "cuda", "log.dir": case.path("probe")}))
+    result = case.run([probe])
+    if not simulated and ("not in this build" in result.stderr or "GPU" in result.stderr or "driver" in result.stderr):
+        print("skipped: " + result.stderr.strip())
+        return
+    weights = {compute: check_precision(case, config, compute, simulated)[-1].get("weights_hash")
+               for compute in ("f32", "tf32", "bf16", "f16")}
+    case.check(len(set(weights.values())) == len(weights), f"each precision has weights of its own: {weights}")
+    case.finish()
+
+
+if __name__ == "__main__":
+    main()
