@@ -24,6 +24,7 @@ foreach(source ${attention_kernels})
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endforeach()
 if(Python3_FOUND)
-    cusim_test(kernels/planted_attention.py ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/kernels/planted_attention.py
-        ${variant} $<TARGET_FILE:cusim_planted_attention> ${PROJECT_SOURCE_DIR}/kernels/cuda)
+    cusim_test(kernels/planted_attention.py
+        ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/kernels/planted_attention.py ${variant}
+        $<TARGET_FILE:cusim_planted_attention> ${PROJECT_SOURCE_DIR}/kernels/cuda)
 endif()
