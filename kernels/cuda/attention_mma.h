@@ -262,7 +262,7 @@ static __device__ __forceinline__ void lsi_attention_finish(const float (*sums)[
 #pragma unroll
     for (int n = 0; n < OUT / 8; n++) {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
+        for (int part = 0; part < 2; part++) {
             uint32_t pair = Math::pack(sums[n][2 * half] * factor[half], sums[n][2 * half + 1] * factor[half]);
 
             *(lsi_attention_pair *)(tile + lsi_attention_at<D>(g + 8 * half, first + n) + 2 * t) = pair;

@@ -84,7 +84,7 @@ static __device__ __forceinline__ void run(const lsi_attention_problem &p, uint1
     const int n_keys = min(query + QUERIES, p.context);
     const lsi_attention_place place = lsi_attention_find(p, (int)blockIdx.x % p.n_heads);
     const lsi_attention_draw draw = lsi_attention_draw_of(p, place);
-    const uint16_t *k = (const uint16_t *)p.qkv + place.k, *v = (const uint16_t *)p.qkv + place.v;
+    const uint16_t *k = (const uint16_t *)p.qkv + place.k;      /* values are out_row behind keys */
     uint16_t *dy_tile = q_tile + QUERIES * D, *k_tiles = dy_tile + QUERIES * D;     /* keys, values, keys, values */
     float dq[D / 8][4], lse[2], dot[2];
 
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void run(const lsi_attention_problem &p, uint1
     lsi_attention_load<Math, D, QUERIES>(dy_tile, (const uint16_t *)p.dy + place.out + query * p.out_row, p.out_row,
                                          p.context - query, p, THREADS);
     lsi_attention_load<Math, D, KEYS>(k_tiles, k, p.row, n_keys, p, THREADS);
-    lsi_attention_load<Math, D, KEYS>(k_tiles + KEYS * D, v, p.row, n_keys, p, THREADS);
+    lsi_attention_load<Math, D, KEYS>(k_tiles + KEYS * D, k + p.out_row, p.row, n_keys, p, THREADS);
     Math::wait();
     __syncthreads();    /* all tiles are there */
     multiply_outputs<Math, D>(dy_tile + own * D, (const uint16_t *)p.y + place.out + (query + own) * p.out_row,
@@ -120,8 +120,10 @@ static __device__ __forceinline__ void run(const lsi_attention_problem &p, uint1
         uint32_t factors[KEYS / 16][4];
 
         if (STAGES > 1 && next < n_keys) {
-            lsi_attention_load<Math, D, KEYS>(k_next, k + next * p.row, p.row, n_keys - next, p, THREADS);
-            lsi_attention_load<Math, D, KEYS>(k_next + KEYS * D, v + next * p.row, p.row, n_keys - next, p, THREADS);
+            const uint16_t *from = k + next * p.row;
+
+            lsi_attention_load<Math, D, KEYS>(k_next, from, p.row, n_keys - next, p, THREADS);
+            lsi_attention_load<Math, D, KEYS>(k_next + KEYS * D, from + p.out_row, p.row, n_keys - next, p, THREADS);
         }
         lsi_attention_score<Math, D, KEYS>(q_tile + own * D, k_tile, scores);
         lsi_attention_score<Math, D, KEYS>(dy_tile + own * D, v_tile, gradients);
@@ -131,8 +133,10 @@ static __device__ __forceinline__ void run(const lsi_attention_problem &p, uint1
         if (STAGES == 1) {
             __syncthreads();    /* no warp needs these tiles */
             if (next < n_keys) {
-                lsi_attention_load<Math, D, KEYS>(k_tile, k + next * p.row, p.row, n_keys - next, p, THREADS);
-                lsi_attention_load<Math, D, KEYS>(v_tile, v + next * p.row, p.row, n_keys - next, p, THREADS);
+                const uint16_t *from = k + next * p.row;
+
+                lsi_attention_load<Math, D, KEYS>(k_tile, from, p.row, n_keys - next, p, THREADS);
+                lsi_attention_load<Math, D, KEYS>(v_tile, from + p.out_row, p.row, n_keys - next, p, THREADS);
             }
         }
         Math::wait();

@@ -1,6 +1,8 @@
 /* RUN: cuda timeout=120 */
 /* attention_fwd and _bwd on f16 and bf16: bit for bit the op on f32 views of the same numbers, its results rounded
- * once. So nothing is rounded between the blocks of a sum, and what attention.c shows for f32 holds here. */
+ * once. So nothing is rounded between the blocks of a sum, and what attention.c shows for f32 holds here. Not so on
+ * tensor cores, whose factors have 16 bits: tests/cusim/kernels/test_attention.c compares those with a reference. */
+#include "support/backend_case.h"
 #include "support/op_case.h"
 
 #include <math.h>
@@ -65,6 +67,7 @@ static void check_forward(shape s, float dropout, double scale, ls_dtype dtype)
 static void test_forward(void **state)
 {
     (void)state;
+    SKIP_UNLESS_CPU(test_backend());
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int type = 0; type < 2; type++) {
             check_forward(sizes[i], 0.0f, 1.5, types[type]);
@@ -77,6 +80,7 @@ static void test_forward(void **state)
 static void test_backward(void **state)
 {
     (void)state;
+    SKIP_UNLESS_CPU(test_backend());
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int type = 0; type < 2; type++) {
             lsi_attention_bwd_args a;
@@ -90,7 +94,8 @@ static void test_backward(void **state)
     }
 }
 
-/* Sums beyond f16's range become infinities for the scaler to see; here some are and some are not. */
+/* Sums beyond f16's range become infinities for the scaler to see; here some are and some are not. On tensor cores
+ * their addends do already, and a sum of them may be NaN. */
 static void test_overflow_is_infinity(void **state)
 {
     const shape s = {1, 66, 1, 8};
@@ -100,13 +105,15 @@ static void test_overflow_is_infinity(void **state)
     (void)state;
     open_backward(&c, &a, s, 0.0f, 30000.0, LS_F16);
     op_case_run(&c);
-    op_case_expect_as_f32(&c);
+    if (test_backend()->host_memory) {
+        op_case_expect_as_f32(&c);
+    }
     for (int level = 0; level < op_case_levels(); level++) {
         const uint16_t *dqkv = op_case_result(&c, &a.dqkv, level);
         int infinite = 0;
 
         for (int i = 0; i < 3 * 66 * 8; i++) {
-            infinite += (dqkv[i] & 0x7FFF) == 0x7C00;
+            infinite += (dqkv[i] & 0x7FFF) >= 0x7C00;
         }
         assert_in_range(infinite, 1, 3 * 66 * 8 - 1);
     }

@@ -46,6 +46,7 @@ const ls_backend lsi_cuda_backend = {
     .stamp = lsi_cuda_stamp,
     .stamps = lsi_cuda_stamps,
     .stamp_count = lsi_cuda_stamp_count,
+    .work_count = lsi_cuda_stamp_count,     /* kernels are not seen one by one */
     .capture_begin = lsi_cuda_recording_begin,
     .capture_end = lsi_cuda_recording_end,
     .replay = lsi_cuda_recording_replay,

@@ -139,7 +139,9 @@ static void download(const attention_device *d, guarded *g, void *data, bool out
 
 static ls_view view_of(const guarded *g, ls_dtype dtype)
 {
-    return (ls_view){.data = g->device + g->shift, .count = (int64_t)(g->bytes / ls_dtype_bytes(dtype)), .dtype = dtype};
+    int64_t count = (int64_t)(g->bytes / ls_dtype_bytes(dtype));
+
+    return (ls_view){.data = g->device + g->shift, .count = count, .dtype = dtype};
 }
 
 static ls_status launch(const attention_device *d, const attention_data *a, ls_step_state *state, const guarded *qkv,
@@ -175,7 +177,8 @@ ls_status attention_run(const attention_device *d, attention_data *a, size_t shi
     guarded qkv = upload(d, a->qkv, 3 * n, shift, false), y = upload(d, a->y, n, shift, !a->backward);
     guarded lse = upload(d, a->lse, n_lse, 0, !a->backward), dy = upload(d, a->dy, n, shift, false);
     guarded dqkv = upload(d, a->dqkv, 3 * n, shift, true), states = upload(d, &state, sizeof state, 0, false);
-    ls_status status = launch(d, a, (ls_step_state *)(void *)(states.device + states.shift), &qkv, &y, &lse, &dy, &dqkv);
+    ls_step_state *on_device = (ls_step_state *)(void *)(states.device + states.shift);
+    ls_status status = launch(d, a, on_device, &qkv, &y, &lse, &dy, &dqkv);
 
     download(d, &qkv, NULL, false, status);
     download(d, &y, a->y, !a->backward, status);

@@ -1,6 +1,6 @@
 /* Attention's kernels with one barrier or wait left out: PLANTED=file:line names it; without that all are there. Small
- * problems on the ways of the newest GPUs and in plain arithmetic, in three orders of threads; ends with 1 where a result
- * is wrong or the simulator complains. */
+ * problems on the way of the newest GPUs and in plain arithmetic, in three orders of threads; ends with 1 where a
+ * result is wrong or the simulator complains. */
 #include "cusim/kernels/attention_run.h"
 
 #include <stdlib.h>
