@@ -263,9 +263,9 @@ static __device__ __forceinline__ void lsi_attention_finish(const float (*sums)[
     for (int n = 0; n < OUT / 8; n++) {
 #pragma unroll
         for (int part = 0; part < 2; part++) {
-            uint32_t pair = Math::pack(sums[n][2 * half] * factor[half], sums[n][2 * half + 1] * factor[half]);
+            uint32_t pair = Math::pack(sums[n][2 * part] * factor[part], sums[n][2 * part + 1] * factor[part]);
 
-            *(lsi_attention_pair *)(tile + lsi_attention_at<D>(g + 8 * half, first + n) + 2 * t) = pair;
+            *(lsi_attention_pair *)(tile + lsi_attention_at<D>(g + 8 * part, first + n) + 2 * t) = pair;
         }
     }
     __syncwarp();
