@@ -27,7 +27,8 @@ class Hostile(trainer.Case):
         for name, config in (("mlp", trainer.mlp_config(self)), ("gpt", trainer.gpt_config(self))):
             config.pop("log.level")
             self.ini[name] = self.path(name + ".ini")
-            trainer.write_config(self.ini[name], dict(config, **{"log.dir": self.path("log")}))
+            # The cases share a folder: none goes on from what another one has saved.
+            trainer.write_config(self.ini[name], dict(config, **{"log.dir": self.path("log"), "checkpoint.resume": "never"}))
 
     def arguments(self, name, settings):
         return [self.ini[name]] + [word for setting in settings for word in ("--set", setting)]
