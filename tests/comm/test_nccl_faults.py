@@ -7,6 +7,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
+os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
+
 COMM, TIMEOUT, CONFIG, KILLED = 6, 7, 2, 137
 HANGS = "has not returned after 2 s (comm.timeout"
 STILL = "has stood still for 2 s (comm.timeout) with communication queued"

@@ -8,6 +8,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
+os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
+
 # Each alone, on top of nothing; the last one is a seed of the simulator (they go round its policies).
 SETTINGS = [{"device.graphs": "on"}, {"comm.bucket_bytes": "64k"}, {"comm.zero": "1"}, {"comm.overlap": "true"},
             {"data.workers": "0"}, {"device.sync_each_op": "true"}, {"device.poison": "true"},

@@ -7,6 +7,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
+os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
+
 # Waits for other processes' weights exist where optimizer state is shared out.
 ALONE = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED"]
 SHARED = ["BUCKET", "EXCHANGED", "UPDATED", "GATHERED"]

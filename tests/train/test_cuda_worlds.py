@@ -9,6 +9,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
+os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
+
 # (processes, seed, GPUs, transport that must carry it, settings): together every value of every factor.
 RUNS = [
     (2, 0, 4, "nccl", {}),
