@@ -357,7 +357,7 @@ static void work_is_counted_as_it_is_done(void **state)
         b->stream_destroy(stream[i]);
     }
     b->release(device, LS_MEM_PINNED, sizeof *flag, memory);
-    b->close(device);
+    test_device_close(device);
 }
 
 static void stamps_count_from_one_and_wrap(void **state)
