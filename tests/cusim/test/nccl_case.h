@@ -148,7 +148,7 @@ static inline void expect(const char *what, size_t i, ncclDataType_t type, doubl
 static inline ncclComm_t join(bool blocking)
 {
     ncclUniqueId id;
-    ncclComm_t c;
+    ncclComm_t c = NULL;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
     config.blocking = blocking;
@@ -156,7 +156,8 @@ static inline ncclComm_t join(bool blocking)
         OK(ncclGetUniqueId(&id));
     }
     OK(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD));
-    settle(c, ncclCommInitRankConfig(&c, n_ranks, id, rank, &config));
+    ncclResult_t result = ncclCommInitRankConfig(&c, n_ranks, id, rank, &config);
+    settle(c, result);
     return c;
 }
 
