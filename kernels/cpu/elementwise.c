@@ -25,172 +25,58 @@ enum { ELEMENTS_PER_BLOCK = 16384 };
         return LS_OK;                                                                                           \
     }
 
-/* ---- GELU ---------------------------------------------------------------------------------------------------- */
+/* y = expression of x. */
+#define FORWARD(op, expression)                                                                                 \
+    static void op##_tile(const lsi_##op##_args *a, int64_t begin, int64_t n)                                   \
+    {                                                                                                           \
+        float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];                                               \
+        const float *in = lsi_convert_load(&a->x, begin, n, x_tile);                                            \
+        float *out = lsi_convert_target(&a->y, begin, y_tile);                                                  \
+                                                                                                                \
+        LSI_INDEPENDENT                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                       \
+            float x = in[i];                                                                                    \
+            out[i] = (expression);                                                                              \
+        }                                                                                                       \
+        lsi_convert_store(&a->y, begin, n, out);                                                                \
+    }                                                                                                           \
+    ELEMENTWISE(op, y, &a.x, &a.y)
 
-static void gelu_fwd_tile(const lsi_gelu_fwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
+/* One output of two inputs, called left and right in the expression. */
+#define OF_TWO(op, first, second, result, expression)                                                           \
+    static void op##_tile(const lsi_##op##_args *a, int64_t begin, int64_t n)                                   \
+    {                                                                                                           \
+        float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], out_tile[LSI_CONVERT_TILE];            \
+        const float *lefts = lsi_convert_load(&a->first, begin, n, left_tile);                                  \
+        const float *rights = lsi_convert_load(&a->second, begin, n, right_tile);                               \
+        float *out = lsi_convert_target(&a->result, begin, out_tile);                                           \
+                                                                                                                \
+        LSI_INDEPENDENT                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                       \
+            float left = lefts[i], right = rights[i];                                                           \
+            out[i] = (expression);                                                                              \
+        }                                                                                                       \
+        lsi_convert_store(&a->result, begin, n, out);                                                           \
+    }                                                                                                           \
+    ELEMENTWISE(op, result, &a.first, &a.second, &a.result)
 
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = lsi_gelu(x[i]);
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(gelu_fwd, y, &a.x, &a.y)
+/* dx = dy times the slope at x. */
+#define BACKWARD(op, expression) OF_TWO(op, x, dy, dx, expression)
 
-static void gelu_bwd_tile(const lsi_gelu_bwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
-    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
+FORWARD(gelu_fwd, lsi_gelu(x))
+BACKWARD(gelu_bwd, right * lsi_gelu_slope(left))
 
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = dy[i] * lsi_gelu_slope(x[i]);
-    }
-    lsi_convert_store(&a->dx, begin, n, dx);
-}
-ELEMENTWISE(gelu_bwd, dx, &a.x, &a.dy, &a.dx)
+FORWARD(relu_fwd, x < 0.0f ? 0.0f : x)
+BACKWARD(relu_bwd, left <= 0.0f ? 0.0f : right)
 
-/* ---- ReLU ---------------------------------------------------------------------------------------------------- */
-
-static void relu_fwd_tile(const lsi_relu_fwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = x[i] < 0.0f ? 0.0f : x[i];
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(relu_fwd, y, &a.x, &a.y)
-
-static void relu_bwd_tile(const lsi_relu_bwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
-    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = x[i] <= 0.0f ? 0.0f : dy[i];
-    }
-    lsi_convert_store(&a->dx, begin, n, dx);
-}
-ELEMENTWISE(relu_bwd, dx, &a.x, &a.dy, &a.dx)
-
-/* ---- logistic function, tanh ---------------------------------------------------------------------------------- */
-
-static void sigmoid_fwd_tile(const lsi_sigmoid_fwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = lsi_sigmoid(x[i]).value;
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(sigmoid_fwd, y, &a.x, &a.y)
-
-static void sigmoid_bwd_tile(const lsi_sigmoid_bwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
-    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = dy[i] * lsi_sigmoid(x[i]).slope;
-    }
-    lsi_convert_store(&a->dx, begin, n, dx);
-}
-ELEMENTWISE(sigmoid_bwd, dx, &a.x, &a.dy, &a.dx)
-
-static void tanh_fwd_tile(const lsi_tanh_fwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = lsi_tanh(x[i]);
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(tanh_fwd, y, &a.x, &a.y)
+FORWARD(sigmoid_fwd, lsi_sigmoid(x).value)
+BACKWARD(sigmoid_bwd, right * lsi_sigmoid(left).slope)
 
 /* tanh x = 2 sigmoid(2x) - 1 */
-static void tanh_bwd_tile(const lsi_tanh_bwd_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], dy_tile[LSI_CONVERT_TILE], dx_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    const float *dy = lsi_convert_load(&a->dy, begin, n, dy_tile);
-    float *dx = lsi_convert_target(&a->dx, begin, dx_tile);
+FORWARD(tanh_fwd, lsi_tanh(x))
+BACKWARD(tanh_bwd, right * (4.0f * lsi_sigmoid(2.0f * left).slope))
 
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = dy[i] * (4.0f * lsi_sigmoid(2.0f * x[i]).slope);
-    }
-    lsi_convert_store(&a->dx, begin, n, dx);
-}
-ELEMENTWISE(tanh_bwd, dx, &a.x, &a.dy, &a.dx)
-
-/* ---- sums and products --------------------------------------------------------------------------------------- */
-
-static void add_tile(const lsi_add_args *a, int64_t begin, int64_t n)
-{
-    float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *left = lsi_convert_load(&a->a, begin, n, left_tile);
-    const float *right = lsi_convert_load(&a->b, begin, n, right_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = left[i] + right[i];
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(add, y, &a.a, &a.b, &a.y)
-
-static void add_into_tile(const lsi_add_into_args *a, int64_t begin, int64_t n)
-{
-    float x_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *x = lsi_convert_load(&a->x, begin, n, x_tile);
-    const float *before = lsi_convert_load(&a->y, begin, n, y_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = before[i] + x[i];
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(add_into, y, &a.x, &a.y)
-
-static void mul_tile(const lsi_mul_args *a, int64_t begin, int64_t n)
-{
-    float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], y_tile[LSI_CONVERT_TILE];
-    const float *left = lsi_convert_load(&a->a, begin, n, left_tile);
-    const float *right = lsi_convert_load(&a->b, begin, n, right_tile);
-    float *y = lsi_convert_target(&a->y, begin, y_tile);
-
-    LSI_INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = left[i] * right[i];
-    }
-    lsi_convert_store(&a->y, begin, n, y);
-}
-ELEMENTWISE(mul, y, &a.a, &a.b, &a.y)
+OF_TWO(add, a, b, y, left + right)
+OF_TWO(mul, a, b, y, left * right)
+/* in place: y is read and written */
+OF_TWO(add_into, x, y, y, right + left)

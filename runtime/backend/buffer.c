@@ -85,3 +85,13 @@ void lsi_buffer_release(ls_device *device, lsi_memory_account *account, lsi_buff
     lsi_memory_account_remove(account, buffer->c, buffer->bytes);
     *buffer = (lsi_buffer){0};
 }
+
+ls_status lsi_buffer_grow(ls_device *device, lsi_memory_account *account, ls_memory kind, lsi_memory_class c,
+                          size_t bytes, lsi_buffer *buffer)
+{
+    if (bytes <= buffer->bytes) {
+        return LS_OK;
+    }
+    lsi_buffer_release(device, account, buffer);
+    return lsi_buffer_alloc(device, account, kind, c, bytes, buffer);
+}

@@ -41,6 +41,9 @@ typedef struct lsi_buffer {
 /* Out of memory names class, size, and what is free. Contents are undefined (poisoned where asked for). */
 LS_MUST_USE ls_status lsi_buffer_alloc(ls_device *device, lsi_memory_account *account, ls_memory kind,
                                        lsi_memory_class c, size_t bytes, lsi_buffer *out);
+/* Makes the buffer at least this large; its contents are lost when it grows. */
+LS_MUST_USE ls_status lsi_buffer_grow(ls_device *device, lsi_memory_account *account, ls_memory kind,
+                                      lsi_memory_class c, size_t bytes, lsi_buffer *buffer);
 /* Accepts an empty buffer and empties it. */
 void lsi_buffer_release(ls_device *device, lsi_memory_account *account, lsi_buffer *buffer);
 /* For memory that a transport allocates: counts it. */

@@ -114,11 +114,7 @@ static ls_status prepare(lsi_mpi_comm *comm, const lsi_mpi_collective *descripti
 /* Nothing is launched while collectives are prepared, so the thread does not use the old staging. */
 static ls_status grow_staging(lsi_mpi_comm *comm, size_t bytes)
 {
-    if (bytes <= comm->staging.bytes) {
-        return LS_OK;
-    }
-    lsi_buffer_release(comm->head.device, comm->account, &comm->staging);
-    return lsi_buffer_alloc(comm->head.device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, bytes, &comm->staging);
+    return lsi_buffer_grow(comm->head.device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, bytes, &comm->staging);
 }
 
 static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, int n_partials, int64_t n, float *out,

@@ -45,11 +45,7 @@ static ls_status prepare(ls_comm *head, const lsi_nccl_collective *description, 
 /* Nothing is launched while collectives are prepared, so that nothing uses the old staging. */
 static ls_status grow_staging(lsi_nccl_comm *comm, size_t bytes)
 {
-    if (bytes <= comm->staging.bytes) {
-        return LS_OK;
-    }
-    lsi_buffer_release(comm->head.device, comm->account, &comm->staging);
-    return lsi_buffer_alloc(comm->head.device, comm->account, LS_MEM_DEVICE, LSI_MEMORY_COMM, bytes, &comm->staging);
+    return lsi_buffer_grow(comm->head.device, comm->account, LS_MEM_DEVICE, LSI_MEMORY_COMM, bytes, &comm->staging);
 }
 
 static ls_status nccl_prepare_reduce(ls_comm *head, const ls_partial *partials, int n_partials, int64_t n, float *out,
