@@ -14,7 +14,6 @@ struct ls_checkpoints {
     lsi_checkpoint_place place;
     lsi_resume from;
     lsi_saver *saver; /* NULL under checkpoint.save = false */
-    double deadline;  /* train.max_time; 0: none */
     int stop;         /* why the run ends early; LSI_STOP_NONE: it does not */
 };
 
@@ -32,13 +31,6 @@ static void release_child(lsi_runtime_child *child)
     release((ls_checkpoints *)(void *)((char *)child - offsetof(ls_checkpoints, child)));
 }
 
-static ls_status say_saved(void *argument, const lsi_saved *saved)
-{
-    (void)argument;
-    lsi_log_info("step %lld is saved in %s", (long long)saved->step, saved->path);
-    return LS_OK;
-}
-
 static ls_status open_all(ls_checkpoints *c)
 {
     bool saves = c->trainer->rt->config->checkpoint.save;
@@ -51,7 +43,7 @@ static ls_status open_all(ls_checkpoints *c)
     if (c->from.found) {
         lsi_log_info("going on from %s", c->from.path);
     }
-    lsi_saver_options options = {.trainer = c->trainer, .place = &c->place, .from = &c->from, .on_saved = say_saved};
+    lsi_saver_options options = {.trainer = c->trainer, .place = &c->place, .from = &c->from};
     return saves ? lsi_saver_open(&options, &c->saver) : LS_OK;
 }
 

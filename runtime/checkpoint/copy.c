@@ -6,11 +6,8 @@
 static ls_status make_layout(lsi_copy *c)
 {
     const char *names[LSI_STATE_MAX_ARRAYS];
-    int n = lsi_state_n_arrays(c->trainer);
+    int n = lsi_state_array_names(c->trainer, names);
 
-    for (int a = 0; a < n; a++) {
-        names[a] = lsi_state_array_name(c->trainer, a);
-    }
     return lsi_layout_make(c->trainer->params, n, names, &c->layout);
 }
 

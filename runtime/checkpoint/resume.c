@@ -166,11 +166,8 @@ static ls_status try_newest(search *s)
 static ls_status check_arrays(search *s)
 {
     const char *names[LSI_STATE_MAX_ARRAYS];
-    int n = lsi_state_n_arrays(s->trainer);
+    int n = lsi_state_array_names(s->trainer, names);
 
-    for (int a = 0; a < n; a++) {
-        names[a] = lsi_state_array_name(s->trainer, a);
-    }
     return s->checkpoint != NULL ? lsi_checkpoint_bind(s->checkpoint, s->trainer->params, n, names) : LS_OK;
 }
 

@@ -331,6 +331,7 @@ static ls_status complete(lsi_saver *s)
 
     s->saved_step = s->step;
     s->best_there = s->best_of_save;
+    lsi_log_info("step %lld is saved in %s", (long long)saved.step, saved.path);
     if (s->rt->job->rank == 0 && s->options.on_saved != NULL) {
         status = s->options.on_saved(s->options.argument, &saved);
     }

@@ -31,7 +31,8 @@ void lsi_progress_step(lsi_progress *progress, const ls_step_info *info)
                                        ? info->step_seconds
                                        : 0.95 * progress->recent_seconds + 0.05 * info->step_seconds;
     }
-    if (info->step % progress->every != 0 && info->step != progress->first_step + 1 && info->step != progress->end_step) {
+    bool first = info->step == progress->first_step + 1, last = info->step == progress->end_step;
+    if (info->step % progress->every != 0 && !first && !last) {
         return;
     }
     double seconds = progress->recent_seconds > 0 ? progress->recent_seconds : info->step_seconds;

@@ -61,7 +61,8 @@ void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dat
 
     lsi_text_append(&text, "model      %s, ", model);
     append_grouped(&text, trainer->params->n_counted);
-    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute, lsi_precision_note(rt->config, rt->backend));
+    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute,
+                    lsi_precision_note(rt->config, rt->backend));
     append_data(&text, train, val);
     append_batch(&text, rt, trainer->end_step);
     lsi_text_append(&text, "processes  %d over %s, %d compute thread%s each, lanes per rank", rt->geometry.world,

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
 #include "base/proc.h"
 #include "checkpoint/saver.h"
 #include "data/datasets.h"
@@ -57,7 +56,6 @@ static ls_status on_saved(void *argument, const lsi_saved *saved)
 {
     run *r = argument;
 
-    lsi_log_info("step %lld is saved in %s", (long long)saved->step, saved->path);
     return lsi_events_checkpoint(&r->events, saved);
 }
 

@@ -21,6 +21,8 @@ typedef struct lsi_state_run {
 int lsi_state_n_arrays(const ls_trainer *trainer);
 /* "" for the weights, else the prefix of the tensor's name in a checkpoint: "exp_avg", "exp_avg_sq", "momentum". */
 const char *lsi_state_array_name(const ls_trainer *trainer, int array);
+/* All of them, for the layout of a checkpoint; returns how many. */
+int lsi_state_array_names(const ls_trainer *trainer, const char *out[LSI_STATE_MAX_ARRAYS]);
 const lsi_param_table *lsi_state_params(const ls_trainer *trainer);
 
 /* This rank's runs, ascending in `first`; valid for the trainer's life. */

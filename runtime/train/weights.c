@@ -167,6 +167,16 @@ const char *lsi_state_array_name(const ls_trainer *trainer, int array)
     return trainer->sizes.moments == 2 ? adam[array] : sgd[array];
 }
 
+int lsi_state_array_names(const ls_trainer *trainer, const char *out[LSI_STATE_MAX_ARRAYS])
+{
+    int n = lsi_state_n_arrays(trainer);
+
+    for (int a = 0; a < n; a++) {
+        out[a] = lsi_state_array_name(trainer, a);
+    }
+    return n;
+}
+
 const lsi_param_table *lsi_state_params(const ls_trainer *trainer)
 {
     return trainer->params;
