@@ -36,7 +36,9 @@ def options(build):
 def keys(build):
     """[(section, what it is about, [(key, default, help, kind and range)])] from --help-config."""
     sections = []
-    for line in ask(build, "--help-config").splitlines():
+    # The page lists what any build has.
+    text = re.sub(r" \(not in this build: ([^)]*)\)", r", \1", ask(build, "--help-config"))
+    for line in text.splitlines():
         section, key = re.match(r"\[(\w+)\] (.*)", line), re.match(r"  (\w+) =(.*)", line)
         if section:
             sections.append((section[1], section[2], []))

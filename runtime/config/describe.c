@@ -35,6 +35,13 @@ static void describe_choices(const lsi_key *key, lsi_text *out)
     for (int i = 0; i < choices.n; i++) {
         lsi_text_append(out, "%s %s", i > 0 ? "," : "", choices.name[i]);
     }
+    if (lsi_table_lacking(key) != NULL) {
+        lsi_table_split(lsi_table_lacking(key), &choices);
+        for (int i = 0; i < choices.n; i++) {
+            lsi_text_append(out, "%s%s", i > 0 ? ", " : " (not in this build: ", choices.name[i]);
+        }
+        lsi_text_append(out, ")");
+    }
 }
 
 static void describe_key(const lsi_key *key, lsi_text *out)

@@ -133,6 +133,24 @@ bool lsi_table_listed(const char *choices, const char *word)
     return false;
 }
 
+const char *lsi_table_lacking(const lsi_key *key)
+{
+    switch (key - rows) {
+#ifndef LOCKSTEP_HAVE_CUDA
+    case LSI_KEY_precision_compute:
+        return "tf32";
+    case LSI_KEY_device_backend:
+        return "cuda";
+#endif
+#ifndef LOCKSTEP_HAVE_NCCL
+    case LSI_KEY_comm_transport:
+        return "nccl";
+#endif
+    default:
+        return NULL;
+    }
+}
+
 bool lsi_table_in_effect(const lsi_key *key, const ls_config *values)
 {
     char section[32], name[32];

@@ -80,6 +80,10 @@ typedef struct lsi_choices {
 void lsi_table_split(const char *choices, lsi_choices *out);
 bool lsi_table_listed(const char *choices, const char *word);
 
+/* Choices of the key that other builds have and this one lacks, as "a|b"; NULL: none. Known words: their message is not
+ * "did you mean". */
+const char *lsi_table_lacking(const lsi_key *key);
+
 /* Whether the key has an effect under these values. */
 bool lsi_table_in_effect(const lsi_key *key, const ls_config *values);
 

@@ -8,17 +8,6 @@
 #include "base/memory.h"
 #include "base/number.h"
 
-/* Choices the design names and this build lacks: known words, so that their message is not "did you mean". */
-static const struct {
-    lsi_key_id id;
-    const char *choices;
-} absent[] = {
-    {LSI_KEY_precision_compute, "tf32|bf16|f16"},
-    {LSI_KEY_comm_reduction, "fast"},
-    {LSI_KEY_comm_transport, "shm|nccl"},
-    {LSI_KEY_device_backend, "cuda"},
-};
-
 static void *field(ls_config *values, const lsi_key *key)
 {
     return (char *)values + key->offset;
@@ -48,11 +37,9 @@ static ls_status refuse_choice(const lsi_key *key, const char *text, const char 
     char reason[256];
     lsi_choices choices;
     const char *near = NULL;
-    bool known = false;
+    const char *lacking = lsi_table_lacking(key);
+    bool known = lacking != NULL && lsi_table_listed(lacking, text);
 
-    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
-        known |= lsi_table_key(absent[i].id) == key && lsi_table_listed(absent[i].choices, text);
-    }
     lsi_table_split(key->choices, &choices);
     if (!known && strlen(text) < sizeof choices.buffer) {
         near = lsi_text_nearest(text, choices.name, choices.n);
