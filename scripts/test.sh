@@ -3,7 +3,8 @@
 #   scripts/test.sh           everything
 #   scripts/test.sh --quick   under two minutes: without tests labelled slow
 #   scripts/test.sh --full    also the long products and repetitions (label full)
-# BUILD=folder and PRESET=release|asan|tsan|single choose another build; further arguments go to ctest.
+# BUILD=folder and PRESET=release|asan|tsan|single|sim choose another build, JOBS how many tests run at once; further
+# arguments go to ctest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,4 +19,5 @@ preset=${PRESET:-release}
 build=${BUILD:-build$([ "$preset" = release ] || echo "-$preset")}
 cmake --preset "$preset" -B "$build" -G Ninja >/dev/null
 cmake --build "$build"
-ctest --test-dir "$build" -j "$(nproc)" --output-on-failure "${exclude[@]}" "$@"
+# Many tests wait for something to end: two for each core keep the cores busy.
+ctest --test-dir "$build" -j "${JOBS:-$(($(nproc) * 2))}" --output-on-failure "${exclude[@]}" "$@"
