@@ -15,7 +15,7 @@ static const struct {
 } absent[] = {
     {LSI_KEY_precision_compute, "tf32|bf16|f16"},
     {LSI_KEY_comm_reduction, "fast"},
-    {LSI_KEY_comm_transport, "shm|nccl"},
+    {LSI_KEY_comm_transport, "nccl"},
     {LSI_KEY_device_backend, "cuda"},
 };
 

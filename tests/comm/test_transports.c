@@ -180,7 +180,7 @@ static void test_one_piece(void **state)
 static void test_many_pieces_and_nodes(void **state)
 {
     static const int lanes[] = {1, 3, 8, 13};
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -231,7 +231,7 @@ static void run_captured_steps(const char *transport)
 
 static void test_captured_steps(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -326,7 +326,7 @@ static void run_exchanges(const char *transport)
 
 static void test_exchange(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -368,7 +368,7 @@ static void run_broadcasts(const char *transport)
 
 static void test_broadcast(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -387,7 +387,7 @@ static void test_choices(void **state)
 
     (void)state;
     open_comm(&s, "auto", 16, 0, 0);
-    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : has_nccl ? "nccl" : "mpi");
+    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : has_nccl ? "nccl" : device->backend->host_memory ? "shm" : "mpi");
     s.c.options.transport = "pigeon";
     CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport is 'pigeon'; choices");
     s.c.options.transport = "nccl";
@@ -411,7 +411,7 @@ static void test_choices(void **state)
 /* After an abort launches complete without data, on this rank alone. */
 static void test_abort(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
     float out[16];
     setting s;

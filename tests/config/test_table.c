@@ -147,7 +147,9 @@ static void wrong_values_are_refused_and_the_old_one_stands(void **state)
         {"precision", "compute", "tf32", "x: precision.compute = 'tf32': not in this build; choices: f32, bf16, f16"},
         {"device", "backend", "cuda", "not in this build; choices: auto, cpu"},
 #endif
-        {"comm", "transport", "shm", "not in this build; choices: auto, self, mpi"},
+#ifndef LOCKSTEP_HAVE_NCCL
+        {"comm", "transport", "nccl", "not in this build; choices: auto, self, mpi, shm"},
+#endif
         {"comm", "reduction", "slow", "unknown; choices: ordered, fast"},
         {"model", "hidden", "", "x: model.hidden has no value"},
         {"model", "hidden", "1,,2", "an item of the list is empty"},
