@@ -240,6 +240,16 @@ void lsi_arena_release(lsi_arena *arena, void *pointer)
     }
 }
 
+int lsi_arena_index(const lsi_arena *arena, int rank)
+{
+    int i = 0;
+
+    while (arena->rank[i] != rank) {
+        i++;
+    }
+    return i;
+}
+
 bool lsi_arena_holds(const lsi_arena *arena, const void *data, size_t bytes, size_t *at)
 {
     uintptr_t base = (uintptr_t)arena->base[arena->self], address = (uintptr_t)data;

@@ -36,6 +36,8 @@ LS_MUST_USE ls_status lsi_arena_alloc(lsi_arena *arena, size_t bytes, void **out
 /* Gives the memory back to the system. Accepts NULL. */
 void lsi_arena_release(lsi_arena *arena, void *pointer);
 
+/* Which of the node's ranks `rank` is. */
+int lsi_arena_index(const lsi_arena *arena, int rank);
 /* Whether these bytes lie in this rank's arena; where they do, *at is their offset. */
 bool lsi_arena_holds(const lsi_arena *arena, const void *data, size_t bytes, size_t *at);
 

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,6 +41,37 @@ void lsi_meeting_open(const lsi_arena *arena, double timeout_seconds, const lsi_
         .aborted = aborted,
         .n_spins = arena->n <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0,
     };
+}
+
+/* ---- tasks --------------------------------------------------------------------------------------------------- */
+
+lsi_meeting_task lsi_meeting_task_make(const char *name, size_t bytes)
+{
+    lsi_meeting_task task = {.bytes = bytes};
+
+    snprintf(task.name, sizeof task.name, "%s", name);
+    return task;
+}
+
+static ls_status place(const lsi_arena *arena, const void *data, size_t bytes, const lsi_meeting_task *task, size_t *at)
+{
+    *at = 0;
+    LS_REQUIRE(bytes == 0 || lsi_arena_holds(arena, data, bytes, at), LS_ERR_INTERNAL,
+               "%s: other ranks cannot reach %zu bytes of memory that this transport's alloc has not handed out",
+               task->name, bytes);
+    return LS_OK;
+}
+
+ls_status lsi_meeting_task_add_source(const lsi_arena *arena, const void *data, size_t bytes, lsi_meeting_task *task)
+{
+    LS_TRY(place(arena, data, bytes, task, &task->source[task->n_sources]));
+    task->n_sources++;
+    return LS_OK;
+}
+
+ls_status lsi_meeting_task_set_target(const lsi_arena *arena, const void *data, size_t bytes, lsi_meeting_task *task)
+{
+    return place(arena, data, bytes, task, &task->target);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------- */

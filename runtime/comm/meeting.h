@@ -38,6 +38,14 @@ typedef struct lsi_meeting {
     uint32_t n_begun;
 } lsi_meeting;
 
+/* What one rank launches: `name` and the bytes of the whole collective. `id` comes with its preparation. */
+lsi_meeting_task lsi_meeting_task_make(const char *name, size_t bytes);
+/* Another source, or the target, lies here: memory of the arena unless bytes is 0. */
+LS_MUST_USE ls_status lsi_meeting_task_add_source(const lsi_arena *arena, const void *data, size_t bytes,
+                                                  lsi_meeting_task *task);
+LS_MUST_USE ls_status lsi_meeting_task_set_target(const lsi_arena *arena, const void *data, size_t bytes,
+                                                  lsi_meeting_task *task);
+
 /* Bytes that the desk takes at the beginning of an arena, to be given to lsi_arena_open. */
 size_t lsi_meeting_head_bytes(void);
 void lsi_meeting_open(const lsi_arena *arena, double timeout_seconds, const lsi_watchdog *watchdog,

@@ -36,9 +36,9 @@ static ls_status open_shm(const lsi_comm_options *options, ls_comm **out)
     LS_REQUIRE(options->device->backend->host_memory, LS_ERR_CONFIG,
                "comm.transport = shm is for the cpu backend; this run is on the %s backend: use auto or mpi",
                options->device->backend->name);
-    LS_REQUIRE(options->job->n_nodes == 1, LS_ERR_CONFIG,
-               "comm.transport = shm is for processes of one node; this job has %d nodes: use auto or mpi",
-               options->job->n_nodes);
+    if (options->job->n_nodes > 1) {
+        return lsi_mpi_between_nodes_open(options, out);
+    }
     ls_status status = lsi_shm_open(options, out);
     if (status != LS_ERR_COMM || !chosen) {
         return status;
@@ -75,11 +75,11 @@ ls_status lsi_comm_open(const lsi_comm_options *options, ls_comm **out)
 
 int64_t lsi_comm_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)
 {
-    if (strcmp(options->transport, "mpi") == 0) {
-        return lsi_mpi_staging_bytes(options, largest_n, exchange_bytes);
-    }
-    if (strcmp(options->transport, "shm") == 0) {
+    if (strcmp(options->transport, "shm") == 0 && options->job->n_nodes == 1) {
         return lsi_shm_staging_bytes();
+    }
+    if (strcmp(options->transport, "mpi") == 0 || strcmp(options->transport, "shm") == 0) {
+        return lsi_mpi_staging_bytes(options, largest_n, exchange_bytes);
     }
     return strcmp(options->transport, "nccl") == 0 ? lsi_nccl_staging_bytes(options, largest_n) : 0;
 }

@@ -1,6 +1,5 @@
 #include "comm/transport_shm.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -52,18 +51,8 @@ static ls_status shm_launch(ls_collective *collective, ls_stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
 
-/* Where the others find it. */
-static ls_status place(const lsi_shm_comm *comm, const char *name, const void *data, size_t bytes, size_t *at)
-{
-    *at = 0;
-    LS_REQUIRE(bytes == 0 || lsi_arena_holds(comm->arena, data, bytes, at), LS_ERR_INTERNAL,
-               "%s: other ranks cannot reach %zu bytes of memory that this transport's alloc has not handed out", name,
-               bytes);
-    return LS_OK;
-}
-
 /* Copies the description; its place in the order of preparation is its id on all ranks. */
-static ls_status prepare(lsi_shm_comm *comm, const char *name, lsi_shm_collective *description, ls_collective **out)
+static ls_status prepare(lsi_shm_comm *comm, const lsi_shm_collective *description, ls_collective **out)
 {
     void *memory, *prepared = comm->prepared;
 
@@ -74,7 +63,6 @@ static ls_status prepare(lsi_shm_comm *comm, const char *name, lsi_shm_collectiv
     *collective = *description;
     collective->head.comm = &comm->head;
     collective->task.id = comm->n_prepared;
-    snprintf(collective->task.name, sizeof collective->task.name, "%s", name);
     comm->prepared[comm->n_prepared++] = collective;
     *out = &collective->head;
     return LS_OK;
@@ -84,7 +72,6 @@ static ls_status shm_prepare_reduce(ls_comm *head, const ls_partial *partials, i
                                     bool gather, ls_collective **out_collective)
 {
     lsi_shm_comm *comm = (lsi_shm_comm *)head;
-    const char *name = comm->fast ? "fast reduction" : "reduction";
     size_t bytes = (size_t)n * sizeof(float);
     lsi_shm_collective collective = {
         .n = n,
@@ -93,16 +80,16 @@ static ls_status shm_prepare_reduce(ls_comm *head, const ls_partial *partials, i
         .target = out,
         .run = lsi_shm_reduce_run,
         .declare = lsi_shm_reduce_declare,
-        .task = {.n_sources = n_partials, .bytes = bytes},
+        .task = lsi_meeting_task_make(comm->fast ? "fast reduction" : "reduction", bytes),
     };
 
     LS_TRY(lsi_partials_check(head, comm->share[head->rank], comm->fast, partials, n_partials));
     for (int i = 0; i < n_partials; i++) {
         collective.source[i] = partials[i].data;
-        LS_TRY(place(comm, name, partials[i].data, bytes, &collective.task.source[i]));
+        LS_TRY(lsi_meeting_task_add_source(comm->arena, partials[i].data, bytes, &collective.task));
     }
-    LS_TRY(place(comm, name, out, bytes, &collective.task.target));
-    return prepare(comm, name, &collective, out_collective);
+    LS_TRY(lsi_meeting_task_set_target(comm->arena, out, bytes, &collective.task));
+    return prepare(comm, &collective, out_collective);
 }
 
 static ls_status shm_prepare_gather(ls_comm *head, void *data, int64_t n, size_t element_bytes, ls_collective **out)
@@ -115,11 +102,11 @@ static ls_status shm_prepare_gather(ls_comm *head, void *data, int64_t n, size_t
         .target = data,
         .run = lsi_shm_gather_run,
         .declare = lsi_shm_gather_declare,
-        .task = {.bytes = bytes},
+        .task = lsi_meeting_task_make("gather", bytes),
     };
 
-    LS_TRY(place(comm, "gather", data, bytes, &collective.task.target));
-    return prepare(comm, "gather", &collective, out);
+    LS_TRY(lsi_meeting_task_set_target(comm->arena, data, bytes, &collective.task));
+    return prepare(comm, &collective, out);
 }
 
 static ls_status shm_prepare_exchange(ls_comm *head, const void *mine, void *all, size_t bytes, ls_collective **out)
@@ -130,11 +117,11 @@ static ls_status shm_prepare_exchange(ls_comm *head, const void *mine, void *all
         .target = all,
         .run = lsi_shm_exchange_run,
         .declare = lsi_shm_exchange_declare,
-        .task = {.n_sources = 1, .bytes = bytes},
+        .task = lsi_meeting_task_make("exchange", bytes),
     };
 
-    LS_TRY(place(comm, "exchange", mine, bytes, &collective.task.source[0]));
-    return prepare(comm, "exchange", &collective, out);
+    LS_TRY(lsi_meeting_task_add_source(comm->arena, mine, bytes, &collective.task));
+    return prepare(comm, &collective, out);
 }
 
 static ls_status shm_prepare_broadcast(ls_comm *head, void *data, size_t bytes, int root, ls_collective **out)
@@ -145,11 +132,11 @@ static ls_status shm_prepare_broadcast(ls_comm *head, void *data, size_t bytes, 
         .root = root,
         .run = lsi_shm_broadcast_run,
         .declare = lsi_shm_broadcast_declare,
-        .task = {.bytes = bytes},
+        .task = lsi_meeting_task_make("broadcast", bytes),
     };
 
-    LS_TRY(place(comm, "broadcast", data, bytes, &collective.task.target));
-    return prepare(comm, "broadcast", &collective, out);
+    LS_TRY(lsi_meeting_task_set_target(comm->arena, data, bytes, &collective.task));
+    return prepare(comm, &collective, out);
 }
 
 /* ---- the transport ------------------------------------------------------------------------------------------- */

@@ -90,9 +90,6 @@ static inline void open_case(comm_case *c, const char *transport, int lanes, int
         c->job.local_rank += r < job->rank && c->node[r] == node_of(map, job->rank);
     }
     CHECK_OK(lsi_shares(lanes, job->world, c->node, c->share));
-    if (strcmp(transport, "shm") == 0 && c->job.n_nodes > 1) {
-        transport = "mpi";
-    }
     /* Of pretended nodes it cannot be told which ranks share a GPU. */
     if (strcmp(transport, "auto") == 0 && !device->backend->host_memory && job->world > 1 && !has_nccl && map != 0) {
         transport = "mpi";
