@@ -31,6 +31,8 @@ def one_by_one():
         for value in values:
             if value != BASE[factor]:
                 yield dict(BASE, **{factor: value})
+    for np, transport in itertools.product((2, 3, 8), ("mpi", "shm")):     # alone each would carry nothing
+        yield dict(BASE, **{"np": np, "comm.transport": transport})
 
 
 def pairwise(seed):
@@ -61,8 +63,11 @@ def at_random(n, seed):
 
 
 def everything():
-    for values in itertools.product(*FACTORS.values()):
-        yield dict(zip(FACTORS, values))
+    """The transports in turn: their number would multiply the rest."""
+    others = {name: values for name, values in FACTORS.items() if name != "comm.transport"}
+    transports = itertools.cycle(FACTORS["comm.transport"])
+    for values in itertools.product(*others.values()):
+        yield dict(zip(others, values), **{"comm.transport": next(transports)})
 
 
 def configs(case):
