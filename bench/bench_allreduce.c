@@ -1,7 +1,7 @@
 /* bench_allreduce [--sizes 64K,1M,500000000] [--reps N] [--threads N]        under mpirun -np N
  *
- * Times the sum of one f32 vector of every process, all of it to all, in the columns of nccl-tests: by our transports shm
- * and mpi, ordered and fast, and beside them by MPI_Allreduce. The variants of one size take turns, repetition by
+ * Times the sum of one f32 vector of every process, all of it to all, in the columns of nccl-tests: by our transports
+ * shm and mpi, ordered and fast, and beside them by MPI_Allreduce. The variants of one size take turns, repetition by
  * repetition; times are medians of the slowest process. Every sum is checked once before it is timed.
  *
  * How fast it could be: in shared memory a sum of W vectors reads W and writes W vectors, 8 W bytes an element over all
@@ -9,8 +9,8 @@
  * all processes together: algbw <= copy bandwidth / W, where both count 4 bytes an element. Messages move more: mpi's
  * sum of the pieces that have arrived is one copy per incoming and per outgoing vector on top.
  *
- * Copy bandwidth and the time of a message between two cores are measured before and after. Where one of them differs by
- * more than a fifth the machine has changed meanwhile: the run says that it is invalid. */
+ * Copy bandwidth and the time of a message between two cores are measured before and after. Where one of them differs
+ * by more than a fifth the machine has changed meanwhile: the run says that it is invalid. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,8 +196,8 @@ static ls_status prepare(bench *b, int v, int64_t n, float *out, ls_collective *
     if (v == RAW) {
         return LS_OK;
     }
-    return b->comm[v]->transport->prepare_reduce(b->comm[v], &(ls_partial){share.lo, share.hi, b->in[v]}, 1, n, out, true,
-                                                 collective);
+    return b->comm[v]->transport->prepare_reduce(b->comm[v], &(ls_partial){share.lo, share.hi, b->in[v]}, 1, n, out,
+                                                 true, collective);
 }
 
 /* One check, then zeros, whose sums stay what they are however often they are made. */

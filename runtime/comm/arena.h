@@ -13,13 +13,13 @@ typedef struct lsi_arena_piece {
 } lsi_arena_piece;
 
 typedef struct lsi_arena {
-    ls_device *device; /* that tells how much memory is free */
-    int n, self;       /* ranks of this node; which of them this one is */
-    int *rank;         /* each one's, ascending */
-    char **base;       /* where each one's arena lies in this process */
-    size_t *bytes;     /* of each arena */
+    ls_device *device;          /* that tells how much memory is free */
+    int n, self;                /* ranks of this node; which of them this one is */
+    int *rank;                  /* each one's, ascending */
+    char **base;                /* where each one's arena lies in this process */
+    size_t *bytes;              /* of each arena */
     size_t head_bytes;
-    lsi_arena_piece *piece; /* handed out, ascending */
+    lsi_arena_piece *piece;     /* handed out, ascending */
     int n_pieces;
 } lsi_arena;
 

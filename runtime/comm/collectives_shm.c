@@ -5,11 +5,14 @@
 
 #include "base/tsan.h"
 #include "comm/evaluate.h"
+#include "comm/streaming.h"
 
 /* Cut for the compute threads: a block of their pool takes about 100 us. */
 enum { SUM_PIECE = 64 * 1024, COPY_PIECE = 1 << 20 };
 /* Where everybody gets everything who adds what is free: in equal parts, cut where element-wise work may be. */
 enum { SUM_CUT = 1024 };
+/* Vectors of these bytes and more are not in a cache when they are used next. */
+enum { STREAMED = 16 << 20 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -47,7 +50,18 @@ static void equal_part(int64_t n, int n_ranks, int rank, int64_t *start, int64_t
     *count = smaller(end * SUM_CUT, n) - *start;
 }
 
-void lsi_shm_reduce_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
+static lsi_evaluate_out result_of(const lsi_shm_comm *comm, const lsi_shm_collective *collective, int rank)
+{
+    float *data = lsi_meeting_target(&comm->meeting, rank);
+    bool streams = (size_t)collective->n * sizeof(float) >= STREAMED;
+
+    for (int i = 0; i < comm->n_terms; i++) {       /* a line that has been read is written best where it is */
+        streams = streams && comm->operand[i] != data;
+    }
+    return (lsi_evaluate_out){.data = data, .streams = streams};
+}
+
+uint64_t lsi_shm_reduce_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
     int self = comm->head.rank, world = comm->head.world;
     sum s = {.comm = comm, .n_results = 1};
@@ -58,13 +72,14 @@ void lsi_shm_reduce_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm
     if (collective->gather) {
         equal_part(collective->n, world, self, &s.start, &s.count);
         for (s.n_results = 0; s.n_results < world; s.n_results++) {
-            comm->result[s.n_results] = lsi_meeting_target(&comm->meeting, s.n_results);
+            comm->result[s.n_results] = result_of(comm, collective, s.n_results);
         }
     } else {
         lsi_shares_chunk(collective->n, world, self, &s.start, &s.count);
-        comm->result[0] = collective->target;
+        comm->result[0] = result_of(comm, collective, self);
     }
     ls_parallel_for(run, n_pieces(s.count, SUM_PIECE), add_piece, &s);
+    return (uint64_t)(comm->n_terms + s.n_results) * (uint64_t)s.count * sizeof(float);
 }
 
 void lsi_shm_reduce_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective)
@@ -87,11 +102,16 @@ typedef struct move {
     const lsi_shm_collective *collective;
 } move;
 
+static void copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 /* Bytes [at, at + length) of the vector, from the ranks that own them. */
 static void fetch_chunks(const move *m, int64_t at, int64_t length)
 {
     const lsi_shm_comm *comm = m->comm;
-    int64_t size = (int64_t)m->collective->element_bytes;
+    int64_t size = (int64_t)m->collective->element_bytes, all = m->collective->n * size;
     char *mine = m->collective->target;
 
     for (int owner = 0; owner < comm->head.world; owner++) {
@@ -102,7 +122,7 @@ static void fetch_chunks(const move *m, int64_t at, int64_t length)
         if (owner != comm->head.rank && from < end) {
             const char *theirs = lsi_meeting_target(&comm->meeting, owner);
 
-            memcpy(mine + from, theirs + from, (size_t)(end - from));
+            (all >= STREAMED ? lsi_streaming_copy : copy)(mine + from, theirs + from, (size_t)(end - from));
         }
     }
 }
@@ -115,11 +135,14 @@ static void gather_piece(void *argument, int64_t block)
     fetch_chunks(m, at, smaller(COPY_PIECE, all - at));
 }
 
-void lsi_shm_gather_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
+uint64_t lsi_shm_gather_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
     move m = {comm, collective};
+    int64_t start, count;
 
     ls_parallel_for(run, n_pieces(collective->n * (int64_t)collective->element_bytes, COPY_PIECE), gather_piece, &m);
+    lsi_shares_chunk(collective->n, comm->head.world, comm->head.rank, &start, &count);
+    return 2 * (uint64_t)(collective->n - count) * collective->element_bytes;
 }
 
 void lsi_shm_gather_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective)
@@ -135,7 +158,7 @@ void lsi_shm_gather_declare(const lsi_shm_comm *comm, const lsi_shm_collective *
     lsi_tsan_writes(data + (size_t)end * size, (size_t)(collective->n - end) * size);
 }
 
-void lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
+uint64_t lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
     size_t bytes = (size_t)collective->task.bytes;
     char *all = collective->target;
@@ -148,6 +171,7 @@ void lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_s
             memcpy(all + (size_t)r * bytes, theirs, bytes);
         }
     }
+    return 2 * (uint64_t)comm->head.world * bytes;
 }
 
 void lsi_shm_exchange_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective)
@@ -165,13 +189,15 @@ static void broadcast_piece(void *argument, int64_t block)
     memcpy((char *)m->collective->target + at, theirs + at, (size_t)smaller(COPY_PIECE, left));
 }
 
-void lsi_shm_broadcast_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
+uint64_t lsi_shm_broadcast_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
     move m = {comm, collective};
 
-    if (comm->head.rank != collective->root) {
-        ls_parallel_for(run, n_pieces((int64_t)collective->task.bytes, COPY_PIECE), broadcast_piece, &m);
+    if (comm->head.rank == collective->root) {
+        return 0;
     }
+    ls_parallel_for(run, n_pieces((int64_t)collective->task.bytes, COPY_PIECE), broadcast_piece, &m);
+    return 2 * collective->task.bytes;
 }
 
 void lsi_shm_broadcast_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "comm/streaming.h"
+
 /* A tile stays in the first-level cache while the operands stream through. */
 enum { TILE = 1024, MAX_DEPTH = LSI_TREE_MAX_ROOTS };
 
@@ -42,7 +44,7 @@ static void add_to(const float *restrict right, size_t n, float *restrict left)
 }
 
 void lsi_evaluate_range(const uint8_t *steps, int n_steps, const float *const *operands, size_t first, size_t n,
-                        float *const *outs, int n_outs)
+                        const lsi_evaluate_out *outs, int n_outs)
 {
     _Alignas(64) float tiles[MAX_DEPTH][TILE];      /* the sum at each depth of the stack */
     const float *stack[MAX_DEPTH];
@@ -66,8 +68,10 @@ void lsi_evaluate_range(const uint8_t *steps, int n_steps, const float *const *o
             stack[depth - 1] = sum;
         }
         for (int i = 0; i < n_outs; i++) {
-            if (stack[0] != outs[i] + at) {
-                memcpy(outs[i] + at, stack[0], length * sizeof **outs);
+            if (outs[i].streams) {
+                lsi_streaming_copy(outs[i].data + at, stack[0], length * sizeof *stack[0]);
+            } else if (stack[0] != outs[i].data + at) {
+                memcpy(outs[i].data + at, stack[0], length * sizeof *stack[0]);
             }
         }
     }
@@ -75,5 +79,5 @@ void lsi_evaluate_range(const uint8_t *steps, int n_steps, const float *const *o
 
 void lsi_evaluate(const uint8_t *steps, int n_steps, const float *const *operands, size_t n, float *out)
 {
-    lsi_evaluate_range(steps, n_steps, operands, 0, n, &out, 1);
+    lsi_evaluate_range(steps, n_steps, operands, 0, n, &(lsi_evaluate_out){.data = out}, 1);
 }

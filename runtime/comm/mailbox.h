@@ -9,14 +9,14 @@ enum { LSI_MAILBOX_NAME = 16, LSI_MAILBOX_KEY = 16 };
 
 /* Where a rank receives, and what it says to be known by. */
 typedef struct lsi_mailbox_address {
-    int32_t length; /* of the name, which the kernel chose */
+    int32_t length;             /* of the name, which the kernel chose */
     char name[LSI_MAILBOX_NAME];
-    unsigned char key[LSI_MAILBOX_KEY]; /* random */
+    unsigned char key[LSI_MAILBOX_KEY];    /* random */
 } lsi_mailbox_address;
 
 typedef struct lsi_mailbox {
     int socket;
-    lsi_mailbox_address *address; /* of every rank of the job */
+    lsi_mailbox_address *address;    /* of every rank of the job */
 } lsi_mailbox;
 
 /* Not collective. */

@@ -22,9 +22,9 @@
 
 /* What a rank has launched. Offsets are into its arena. */
 typedef struct lsi_meeting_task {
-    uint32_t id; /* place in the order of preparation */
+    uint32_t id;                /* place in the order of preparation */
     int32_t n_sources;
-    uint64_t bytes; /* of the whole collective: all ranks say the same */
+    uint64_t bytes;             /* of the whole collective: all ranks say the same */
     char name[24];
     size_t source[LSI_TREE_MAX_ROOTS], target;
 } lsi_meeting_task;
@@ -36,6 +36,7 @@ typedef struct lsi_meeting {
     const atomic_bool *aborted;
     int n_spins;
     uint32_t n_begun;
+    double begin_seconds, end_seconds;      /* spent in the calls below, so far */
 } lsi_meeting;
 
 /* What one rank launches: `name` and the bytes of the whole collective. `id` comes with its preparation. */

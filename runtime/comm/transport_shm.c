@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/tsan.h"
 #include "comm/evaluate.h"
@@ -15,7 +17,9 @@ typedef struct shm_arguments {
 static ls_status meet(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
     LS_TRY(lsi_meeting_begin(&comm->meeting, &collective->task));
-    collective->run(comm, run, collective);
+    double begun = lsi_clock_seconds();
+    comm->work_bytes += collective->run(comm, run, collective);
+    comm->work_seconds += lsi_clock_seconds() - begun;
     return lsi_meeting_end(&comm->meeting);
 }
 
@@ -141,10 +145,25 @@ static ls_status shm_prepare_broadcast(ls_comm *head, void *data, size_t bytes, 
 
 /* ---- the transport ------------------------------------------------------------------------------------------- */
 
+/* Where the time of its collectives went, on rank 0. */
+static void tell_times(const lsi_shm_comm *comm)
+{
+    const lsi_meeting *m = &comm->meeting;
+    double gigabytes = (double)comm->work_bytes * 1e-9;
+
+    if (comm->work_seconds > 0) {
+        lsi_log_debug("shm: %u collectives: %.4f s until all were ready, %.4f s at work (%.3f GB, %.1f GB/s), %.4f s "
+                      "until all were done",
+                      m->n_begun, m->begin_seconds, comm->work_seconds, gigabytes, gigabytes / comm->work_seconds,
+                      m->end_seconds);
+    }
+}
+
 static void shm_close(ls_comm *head)
 {
     lsi_shm_comm *comm = (lsi_shm_comm *)head;
 
+    tell_times(comm);
     for (uint32_t i = 0; i < comm->n_prepared; i++) {
         lsi_memory_free(comm->prepared[i]);
     }

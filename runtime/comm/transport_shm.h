@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "comm/arena.h"
+#include "comm/evaluate.h"
 #include "comm/meeting.h"
 #include "comm/transports.h"
 
@@ -18,15 +19,15 @@ typedef struct lsi_shm_collective lsi_shm_collective;
 struct lsi_shm_collective {
     ls_collective head;
     lsi_meeting_task task;
-    int64_t n; /* elements of the reduced or gathered vector */
+    int64_t n;                  /* elements of the reduced or gathered vector */
     size_t element_bytes;
-    bool gather;                            /* of a reduction: everybody gets all of it */
-    int root;                               /* of a broadcast */
-    const void *source[LSI_TREE_MAX_ROOTS]; /* this rank's */
+    bool gather;                /* of a reduction: everybody gets all of it */
+    int root;                   /* of a broadcast */
+    const void *source[LSI_TREE_MAX_ROOTS];    /* this rank's */
     void *target;
     /* Between the meeting's begin and end. */
-    void (*run)(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
-    void (*declare)(const lsi_shm_comm *comm, const lsi_shm_collective *collective); /* to ThreadSanitizer */
+    uint64_t (*run)(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+    void (*declare)(const lsi_shm_comm *comm, const lsi_shm_collective *collective);    /* to ThreadSanitizer */
 };
 
 /* One partial sum of the reduction, in the order in which they are added up. */
@@ -39,7 +40,7 @@ struct lsi_shm_comm {
     lsi_memory_account *account;
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
-    bool fast; /* each rank has one partial sum, of lanes that the tree knows nothing of */
+    bool fast;                  /* each rank has one partial sum, of lanes that the tree knows nothing of */
     atomic_bool aborted;
     lsi_arena *arena;
     lsi_meeting meeting;
@@ -49,19 +50,23 @@ struct lsi_shm_comm {
 
     lsi_span *share;
     lsi_shm_term *term;
-    uint8_t *step; /* evaluates the terms, see comm/evaluate.h */
+    uint8_t *step;              /* evaluates the terms, see comm/evaluate.h */
     int n_terms;
-    const float **operand; /* where each term lies, and each rank's result, in the collective that runs */
-    float **result;
+    const float **operand;      /* where each term lies, and each rank's result, in the collective that runs */
+    lsi_evaluate_out *result;
+    double work_seconds;        /* so far, between the meetings' begins and ends */
+    uint64_t work_bytes;        /* that this rank has read and written there */
 };
 
-void lsi_shm_reduce_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+/* Between begin and end. They return the bytes that this rank reads and writes. */
+uint64_t lsi_shm_reduce_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+uint64_t lsi_shm_gather_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+uint64_t lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+uint64_t lsi_shm_broadcast_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
+
 void lsi_shm_reduce_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective);
-void lsi_shm_gather_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
 void lsi_shm_gather_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective);
-void lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
 void lsi_shm_exchange_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective);
-void lsi_shm_broadcast_run(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective);
 void lsi_shm_broadcast_declare(const lsi_shm_comm *comm, const lsi_shm_collective *collective);
 
 #endif
