@@ -55,7 +55,7 @@ typedef struct bench {
     lsi_memory_account account;
     lsi_span share[MAX_WORLD];
     ls_comm *comm[N_VARIANTS];
-    float *in[N_VARIANTS], *out[N_VARIANTS];
+    float *in[N_VARIANTS], *out[N_VARIANTS], *plain[2];
     int n_reps;
     double copy, ping;              /* bytes per second, seconds; before */
 } bench;
@@ -369,33 +369,40 @@ _Noreturn static void give_up(void *argument, ls_status status)
     lsi_job_abort(argument, status);
 }
 
+/* MPI sums ordinary memory, which its variants share; shm's lies with each comm. */
+static bool is_mpi(int v)
+{
+    return v == RAW || strcmp(variants[v].transport, "mpi") == 0;
+}
+
 static ls_status open_variant(bench *b, int v, size_t bytes)
 {
-    const ls_backend *backend = b->device->backend;
-
-    if (v == RAW) {
-        LS_TRY(backend->alloc(b->device, LS_MEM_PINNED, bytes, (void **)&b->in[v]));
-        return backend->alloc(b->device, LS_MEM_PINNED, bytes, (void **)&b->out[v]);
+    if (v != RAW) {
+        LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = variants[v].transport, .job = b->job,
+                                                 .device = b->device, .account = &b->account,
+                                                 .n_lanes = b->job->world, .share = b->share,
+                                                 .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 60,
+                                                 .on_failure = give_up, .failure_argument = b->job},
+                             &b->comm[v]));
     }
-    LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = variants[v].transport, .job = b->job, .device = b->device,
-                                             .account = &b->account, .n_lanes = b->job->world, .share = b->share,
-                                             .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 60,
-                                             .on_failure = give_up, .failure_argument = b->job},
-                         &b->comm[v]));
+    if (is_mpi(v)) {
+        b->in[v] = b->plain[0];
+        b->out[v] = b->plain[1];
+        return LS_OK;
+    }
     LS_TRY(b->comm[v]->transport->alloc(b->comm[v], bytes, (void **)&b->in[v]));
     return b->comm[v]->transport->alloc(b->comm[v], bytes, (void **)&b->out[v]);
 }
 
 static void close_variant(bench *b, int v, size_t bytes)
 {
-    if (v == RAW) {
-        b->device->backend->release(b->device, LS_MEM_PINNED, bytes, b->in[v]);
-        b->device->backend->release(b->device, LS_MEM_PINNED, bytes, b->out[v]);
-        return;
+    if (!is_mpi(v)) {
+        b->comm[v]->transport->release(b->comm[v], bytes, b->in[v]);
+        b->comm[v]->transport->release(b->comm[v], bytes, b->out[v]);
     }
-    b->comm[v]->transport->release(b->comm[v], bytes, b->in[v]);
-    b->comm[v]->transport->release(b->comm[v], bytes, b->out[v]);
-    b->comm[v]->transport->close(b->comm[v]);
+    if (v != RAW) {
+        b->comm[v]->transport->close(b->comm[v]);
+    }
 }
 
 static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads, bool *valid)
@@ -415,12 +422,18 @@ static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads,
     LS_TRY(backend->stream_create(b->device, "comm", 1, &b->stream));
     LS_TRY(lsi_shares(b->job->world, b->job->world, b->job->node, b->share));
     LS_TRY(lsi_arena_open(b->job, b->device, sizeof(uint32_t), 60, &b->arena));
+    for (int i = 0; i < 2; i++) {
+        LS_TRY(backend->alloc(b->device, LS_MEM_PINNED, bytes, (void **)&b->plain[i]));
+    }
     for (int v = 0; v < N_VARIANTS; v++) {
         LS_TRY(open_variant(b, v, bytes));
     }
     LS_TRY(measure_all(b, sizes, n_sizes, valid));
     for (int v = 0; v < N_VARIANTS; v++) {
         close_variant(b, v, bytes);
+    }
+    for (int i = 0; i < 2; i++) {
+        backend->release(b->device, LS_MEM_PINNED, bytes, b->plain[i]);
     }
     lsi_arena_close(&b->arena);
     backend->stream_destroy(b->stream);

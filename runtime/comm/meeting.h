@@ -20,13 +20,13 @@
 #include "comm/tree.h"
 #include "job/watchdog.h"
 
-/* What a rank has launched. Offsets are into its arena. */
+/* What a rank has launched. Offsets are into its arena. One cache line has all of it where there is one source. */
 typedef struct lsi_meeting_task {
     uint32_t id;                /* place in the order of preparation */
     int32_t n_sources;
     uint64_t bytes;             /* of the whole collective: all ranks say the same */
     char name[24];
-    size_t source[LSI_TREE_MAX_ROOTS], target;
+    size_t target, source[LSI_TREE_MAX_ROOTS];
 } lsi_meeting_task;
 
 typedef struct lsi_meeting {
