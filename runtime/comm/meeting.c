@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "comm/patience.h"
 
 /* Written by its rank alone, but for the sleepers. What is written often has cache lines of its own. */
@@ -188,24 +187,19 @@ static ls_status check_same(const lsi_meeting *meeting)
 ls_status lsi_meeting_begin(lsi_meeting *meeting, const lsi_meeting_task *task)
 {
     uint32_t ready = 2 * ++meeting->n_begun - 1;
-    double start = lsi_clock_seconds();
 
     desk_of(meeting, meeting->arena->self)->task = *task;
     announce(meeting, ready);
     LS_TRY(await_all(meeting, ready, "meeting the others"));
-    meeting->begin_seconds += lsi_clock_seconds() - start;
     return check_same(meeting);
 }
 
 ls_status lsi_meeting_end(lsi_meeting *meeting)
 {
     uint32_t done = 2 * meeting->n_begun;
-    double start = lsi_clock_seconds();
 
     announce(meeting, done);
-    LS_TRY(await_all(meeting, done, "waiting for the others to finish"));
-    meeting->end_seconds += lsi_clock_seconds() - start;
-    return LS_OK;
+    return await_all(meeting, done, "waiting for the others to finish");
 }
 
 void *lsi_meeting_source(const lsi_meeting *meeting, int i, int k)

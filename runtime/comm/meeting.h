@@ -36,7 +36,6 @@ typedef struct lsi_meeting {
     const atomic_bool *aborted;
     int n_spins;
     uint32_t n_begun;
-    double begin_seconds, end_seconds;      /* spent in the calls below, so far */
 } lsi_meeting;
 
 /* What one rank launches: `name` and the bytes of the whole collective. `id` comes with its preparation. */

@@ -6,8 +6,8 @@
 #include "comm/nccl_choice.h"
 #include "comm/transports.h"
 
-/* The transport called `name`, or the one that auto stands for: shared memory where all ranks are on one node and compute
- * on its CPU, NCCL where every rank has a GPU to itself. */
+/* The transport called `name`, or the one that auto stands for: shared memory where all ranks compute on one node's CPU,
+ * NCCL where every rank has a GPU to itself. */
 static ls_status choose(const lsi_comm_options *options, const char **out)
 {
     lsi_job *job = options->job;

@@ -16,11 +16,22 @@ typedef struct shm_arguments {
 
 static ls_status meet(lsi_shm_comm *comm, const ls_cpu_run *run, const lsi_shm_collective *collective)
 {
+    lsi_shm_times *times = &comm->times[collective->kind];
+    double called = lsi_clock_seconds();
+
     LS_TRY(lsi_meeting_begin(&comm->meeting, &collective->task));
-    double begun = lsi_clock_seconds();
-    comm->work_bytes += collective->run(comm, run, collective);
-    comm->work_seconds += lsi_clock_seconds() - begun;
-    return lsi_meeting_end(&comm->meeting);
+    double ready = lsi_clock_seconds();
+    uint64_t bytes = collective->run(comm, run, collective);
+    double worked = lsi_clock_seconds();
+    LS_TRY(lsi_meeting_end(&comm->meeting));
+    *times = (lsi_shm_times){
+        .n = times->n + 1,
+        .bytes = times->bytes + bytes,
+        .ready = times->ready + ready - called,
+        .work = times->work + worked - ready,
+        .done = times->done + lsi_clock_seconds() - worked,
+    };
+    return LS_OK;
 }
 
 static ls_status run_collective(const ls_cpu_run *run, const void *arguments)
@@ -82,6 +93,7 @@ static ls_status shm_prepare_reduce(ls_comm *head, const ls_partial *partials, i
         .element_bytes = sizeof(float),
         .gather = gather,
         .target = out,
+        .kind = LSI_SHM_REDUCE,
         .run = lsi_shm_reduce_run,
         .declare = lsi_shm_reduce_declare,
         .task = lsi_meeting_task_make(comm->fast ? "fast reduction" : "reduction", bytes),
@@ -104,6 +116,7 @@ static ls_status shm_prepare_gather(ls_comm *head, void *data, int64_t n, size_t
         .n = n,
         .element_bytes = element_bytes,
         .target = data,
+        .kind = LSI_SHM_GATHER,
         .run = lsi_shm_gather_run,
         .declare = lsi_shm_gather_declare,
         .task = lsi_meeting_task_make("gather", bytes),
@@ -119,6 +132,7 @@ static ls_status shm_prepare_exchange(ls_comm *head, const void *mine, void *all
     lsi_shm_collective collective = {
         .source = {mine},
         .target = all,
+        .kind = LSI_SHM_EXCHANGE,
         .run = lsi_shm_exchange_run,
         .declare = lsi_shm_exchange_declare,
         .task = lsi_meeting_task_make("exchange", bytes),
@@ -134,6 +148,7 @@ static ls_status shm_prepare_broadcast(ls_comm *head, void *data, size_t bytes, 
     lsi_shm_collective collective = {
         .target = data,
         .root = root,
+        .kind = LSI_SHM_BROADCAST,
         .run = lsi_shm_broadcast_run,
         .declare = lsi_shm_broadcast_declare,
         .task = lsi_meeting_task_make("broadcast", bytes),
@@ -145,17 +160,24 @@ static ls_status shm_prepare_broadcast(ls_comm *head, void *data, size_t bytes, 
 
 /* ---- the transport ------------------------------------------------------------------------------------------- */
 
-/* Where the time of its collectives went, on rank 0. */
+/* On rank 0. */
 static void tell_times(const lsi_shm_comm *comm)
 {
-    const lsi_meeting *m = &comm->meeting;
-    double gigabytes = (double)comm->work_bytes * 1e-9;
+    static const char *const names[] = {
+#define ROW(name, text) text,
+        LSI_SHM_KINDS(ROW)
+#undef ROW
+    };
 
-    if (comm->work_seconds > 0) {
-        lsi_log_debug("shm: %u collectives: %.4f s until all were ready, %.4f s at work (%.3f GB, %.1f GB/s), %.4f s "
-                      "until all were done",
-                      m->n_begun, m->begin_seconds, comm->work_seconds, gigabytes, gigabytes / comm->work_seconds,
-                      m->end_seconds);
+    for (int kind = 0; kind < LSI_SHM_KIND_COUNT; kind++) {
+        const lsi_shm_times *t = &comm->times[kind];
+
+        if (t->n > 0) {
+            lsi_log_debug("shm: %llu %s: %.4f s until all were ready, %.4f s at work (%.3f GB, %.1f GB/s), %.4f s "
+                          "until all were done",
+                          (unsigned long long)t->n, names[kind], t->ready, t->work, (double)t->bytes * 1e-9,
+                          t->work > 0 ? (double)t->bytes / t->work * 1e-9 : 0.0, t->done);
+        }
     }
 }
 

@@ -16,8 +16,29 @@
 typedef struct lsi_shm_comm lsi_shm_comm;
 typedef struct lsi_shm_collective lsi_shm_collective;
 
+/* Rows: name in enums, what people read. */
+#define LSI_SHM_KINDS(ROW)              \
+    ROW(REDUCE, "reductions")           \
+    ROW(GATHER, "gathers")              \
+    ROW(EXCHANGE, "exchanges")          \
+    ROW(BROADCAST, "broadcasts")
+
+typedef enum lsi_shm_kind {
+#define ROW(name, text) LSI_SHM_##name,
+    LSI_SHM_KINDS(ROW)
+#undef ROW
+    LSI_SHM_KIND_COUNT
+} lsi_shm_kind;
+
+/* Where the time of one kind of collective went, so far. */
+typedef struct lsi_shm_times {
+    uint64_t n, bytes;          /* bytes that this rank has read and written at work */
+    double ready, work, done;   /* seconds until all were ready, at work, until all were done */
+} lsi_shm_times;
+
 struct lsi_shm_collective {
     ls_collective head;
+    lsi_shm_kind kind;
     lsi_meeting_task task;
     int64_t n;                  /* elements of the reduced or gathered vector */
     size_t element_bytes;
@@ -54,8 +75,7 @@ struct lsi_shm_comm {
     int n_terms;
     const float **operand;      /* where each term lies, and each rank's result, in the collective that runs */
     lsi_evaluate_out *result;
-    double work_seconds;        /* so far, between the meetings' begins and ends */
-    uint64_t work_bytes;        /* that this rank has read and written there */
+    lsi_shm_times times[LSI_SHM_KIND_COUNT];
 };
 
 /* Between begin and end. They return the bytes that this rank reads and writes. */

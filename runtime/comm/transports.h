@@ -17,8 +17,8 @@ LS_MUST_USE ls_status lsi_self_open(const lsi_comm_options *options, ls_comm **o
 
 /* In a build without MPI the opening fails and says so. */
 LS_MUST_USE ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out);
-/* comm.transport = shm on several nodes: mpi between them, memory shared inside each. LS_ERR_COMM on all ranks alike where
- * it cannot be shared. */
+/* comm.transport = shm on several nodes: mpi between them, memory shared inside each. LS_ERR_COMM on all ranks alike
+ * where it cannot be shared. */
 LS_MUST_USE ls_status lsi_mpi_between_nodes_open(const lsi_comm_options *options, ls_comm **out);
 int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes);
 
