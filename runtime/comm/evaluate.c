@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "comm/streaming.h"
+
 /* A tile stays in the first-level cache while the operands stream through. */
 enum { TILE = 1024, MAX_DEPTH = LSI_TREE_MAX_ROOTS };
 
@@ -41,13 +43,14 @@ static void add_to(const float *restrict right, size_t n, float *restrict left)
     }
 }
 
-void lsi_evaluate(const uint8_t *steps, int n_steps, const float *const *operands, size_t n, float *out)
+void lsi_evaluate_range(const uint8_t *steps, int n_steps, const float *const *operands, size_t first, size_t n,
+                        const lsi_evaluate_out *outs, int n_outs)
 {
     _Alignas(64) float tiles[MAX_DEPTH][TILE];      /* the sum at each depth of the stack */
     const float *stack[MAX_DEPTH];
 
-    for (size_t at = 0; at < n; at += TILE) {
-        size_t length = n - at < TILE ? n - at : TILE;
+    for (size_t at = first; at < first + n; at += TILE) {
+        size_t length = first + n - at < TILE ? first + n - at : TILE;
         int depth = 0, next = 0;
 
         for (int i = 0; i < n_steps; i++) {
@@ -64,8 +67,17 @@ void lsi_evaluate(const uint8_t *steps, int n_steps, const float *const *operand
             }
             stack[depth - 1] = sum;
         }
-        if (stack[0] != out + at) {
-            memcpy(out + at, stack[0], length * sizeof *out);
+        for (int i = 0; i < n_outs; i++) {
+            if (outs[i].streams) {
+                lsi_streaming_copy(outs[i].data + at, stack[0], length * sizeof *stack[0]);
+            } else if (stack[0] != outs[i].data + at) {
+                memcpy(outs[i].data + at, stack[0], length * sizeof *stack[0]);
+            }
         }
     }
+}
+
+void lsi_evaluate(const uint8_t *steps, int n_steps, const float *const *operands, size_t n, float *out)
+{
+    lsi_evaluate_range(steps, n_steps, operands, 0, n, &(lsi_evaluate_out){.data = out}, 1);
 }

@@ -3,6 +3,7 @@
 #define LSI_COMM_EVALUATE_H
 
 #include "comm/tree.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,5 +16,14 @@ int lsi_evaluate_plan(lsi_span target, const lsi_span *operands, uint8_t *steps)
 
 /* out[0 .. n-1] = the sum. `out` may be one of the operands; otherwise they do not overlap. */
 void lsi_evaluate(const uint8_t *steps, int n_steps, const float *const *operands, size_t n, float *out);
+/* Where a sum goes. */
+typedef struct lsi_evaluate_out {
+    float *data;                /* may be one of the operands */
+    bool streams;               /* past the caches: for large vectors, where it is no operand */
+} lsi_evaluate_out;
+
+/* Likewise for elements first .. first + n - 1, into all of `outs`. */
+void lsi_evaluate_range(const uint8_t *steps, int n_steps, const float *const *operands, size_t first, size_t n,
+                        const lsi_evaluate_out *outs, int n_outs);
 
 #endif

@@ -199,6 +199,7 @@ ls_status lsi_fast_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
             run.divisor *= 2;
         }
     }
+    run.chunks.is_shared = false;       /* MPI adds up, and its numbers may be of 16 bit */
     for (int64_t step = 0; step <= run.chunks.n_rounds; step++) {
         if (step < run.chunks.n_rounds) {
             LS_TRY(begin_round(&run, step));

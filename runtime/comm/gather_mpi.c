@@ -1,6 +1,8 @@
 /* The way from each chunk's owner to everybody: owner -> a speaker of every other node -> the rest of each node. */
 #include "comm/transport_mpi.h"
 
+#include <string.h>
+
 #include "base/tsan.h"
 
 lsi_mpi_chunks lsi_chunks_make(const lsi_mpi_comm *comm, void *data, int64_t n, size_t element_bytes)
@@ -14,6 +16,7 @@ lsi_mpi_chunks lsi_chunks_make(const lsi_mpi_comm *comm, void *data, int64_t n, 
         .n = n,
         .piece = piece,
         .n_rounds = (largest + piece - 1) / piece,
+        .is_shared = comm->arena != NULL,
     };
 }
 
@@ -34,12 +37,31 @@ void *lsi_chunks_data(const lsi_mpi_chunks *chunks, int owner, int64_t round, in
     return chunks->data + (size_t)index * chunks->element_bytes;
 }
 
+/* The last hop in shared memory: what has arrived here goes into the results of the node's other ranks. */
+static void write_to_peers(const lsi_mpi_comm *comm, const lsi_mpi_chunks *chunks, const lsi_route_hop *hop,
+                           int64_t round)
+{
+    int64_t at;
+
+    for (int i = 0; i < hop->n_send; i++) {
+        const lsi_route_message *m = &hop->send[i];
+        size_t bytes = (size_t)lsi_chunks_part(comm, chunks, m->owner, round, &at) * chunks->element_bytes;
+        char *theirs = lsi_meeting_target(&comm->meeting, lsi_arena_index(comm->arena, m->peer));
+
+        memcpy(theirs + (size_t)at * chunks->element_bytes, lsi_chunks_data(chunks, m->owner, round, at), bytes);
+    }
+}
+
 ls_status lsi_hop_post(lsi_mpi_comm *comm, const lsi_mpi_chunks *chunks, int h, int64_t round)
 {
     const lsi_route_hop *hop = &comm->route.hop[h];
     lsi_messages *messages = &comm->hop[h][round % 2];
     int64_t at;
 
+    if (chunks->is_shared && h > 0) {       /* the hop inside the nodes */
+        write_to_peers(comm, chunks, hop, round);
+        return LS_OK;
+    }
     for (int i = 0; i < hop->n_receive; i++) {          /* all receives before any send: nothing arrives unexpected */
         const lsi_route_message *m = &hop->receive[i];
         size_t bytes = (size_t)lsi_chunks_part(comm, chunks, m->owner, round, &at) * chunks->element_bytes;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "comm/patience.h"
 
 /* Many ranks may share few cores: give way at once, and soon sleep. */
 enum { YIELDS = 50, SHORT_SLEEPS = 50, SHORT_NANOSECONDS = 20000, LONG_NANOSECONDS = 50000 };
@@ -87,36 +87,9 @@ static ls_status fail_late(const lsi_mpi_comm *comm, const lsi_messages *message
                    missing, messages->n, who);
 }
 
-/* A wait without a watchdog ends at its deadline. A watchdog knows more (a peer computes long, or is stopped) and
- * speaks first; the deadline is for the case that it does neither, and moves while it vouches. A process that was
- * stopped itself finds its watchdog asleep as well: hence the second look. */
-typedef struct patience {
-    double deadline;
-    bool looked_before;
-} patience;
-
-static bool is_late(const lsi_mpi_comm *comm, patience *p)
-{
-    const double behind_watchdog = 4, before_second_look = 2;
-    double now = lsi_clock_seconds();
-
-    if (now <= p->deadline || comm->watchdog == NULL) {
-        return now > p->deadline;
-    }
-    if (lsi_watchdog_vouches(comm->watchdog, comm->timeout_seconds + behind_watchdog)) {
-        *p = (patience){.deadline = now + before_second_look};
-        return false;
-    }
-    if (p->looked_before) {
-        return true;
-    }
-    *p = (patience){.deadline = now + before_second_look, .looked_before = true};
-    return false;
-}
-
 ls_status lsi_messages_wait(lsi_mpi_comm *comm, lsi_messages *messages, const char *doing)
 {
-    patience p = {.deadline = lsi_clock_seconds() + comm->timeout_seconds};
+    lsi_patience patience = lsi_patience_begin(comm->timeout_seconds, comm->watchdog);
 
     for (int tries = 0;; tries++) {
         int done = 0;
@@ -129,7 +102,7 @@ ls_status lsi_messages_wait(lsi_mpi_comm *comm, lsi_messages *messages, const ch
         }
         LS_REQUIRE(!atomic_load_explicit(&comm->aborted, memory_order_relaxed), LS_ERR_COMM,
                    "communication was aborted while %s", doing);
-        if (is_late(comm, &p)) {
+        if (lsi_patience_is_over(&patience)) {
             return fail_late(comm, messages, doing);
         }
         pause_after(tries);

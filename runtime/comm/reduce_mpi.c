@@ -21,7 +21,14 @@ typedef struct reduction_run {
     const lsi_mpi_reduce *reduce;
 } reduction_run;
 
-void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, lsi_mpi_staging *out)
+/* With two stages the first has messages inside nodes only. */
+static bool is_inside_node(int n_stages, int stage)
+{
+    return n_stages == 2 && stage == 0;
+}
+
+void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, bool is_shared,
+                        lsi_mpi_staging *out)
 {
     int64_t piece = (int64_t)(piece_bytes / sizeof(float)), n_blocks = (n + LSI_BLOCK - 1) / LSI_BLOCK;
     int64_t start, largest, n_all = 0;
@@ -36,7 +43,7 @@ void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, siz
         .n_sets = largest > piece ? 2 : 1,
     };
     for (int s = 0; s < reduction->n_stages; s++) {
-        out->n_slots[s] = counts.stage[s].n_slots;
+        out->n_slots[s] = is_shared && is_inside_node(reduction->n_stages, s) ? 0 : counts.stage[s].n_slots;
         n_all += out->n_slots[s] * out->n_sets;
     }
     out->bytes = (size_t)(n_all * out->width) * sizeof(float);
@@ -56,9 +63,30 @@ static float *slot_data(const reduction_run *run, int stage, int slot, int64_t r
     return (float *)run->comm->staging.data + index * cut->width;
 }
 
+static bool reads_in_place(const reduction_run *run, int stage)
+{
+    return run->reduce->out.is_shared && is_inside_node(run->comm->route.n_stages, stage);
+}
+
+/* The partial sum that would be received into this slot. Those of one rank for one owner follow each other. */
+static const float *peer_data(const reduction_run *run, const lsi_route_stage *stage, int slot)
+{
+    const lsi_route_message *m = &stage->receive[slot];
+    int k = 0;
+
+    while (k < slot && stage->receive[slot - k - 1].owner == m->owner && stage->receive[slot - k - 1].peer == m->peer) {
+        k++;
+    }
+    return lsi_meeting_source(&run->comm->meeting, lsi_arena_index(run->comm->arena, m->peer), k);
+}
+
 static const float *place_data(const reduction_run *run, int stage, lsi_route_place place, int64_t round, int64_t at)
 {
-    return place < 0 ? run->reduce->partial[~place] + at : slot_data(run, stage, place, round);
+    if (place < 0) {
+        return run->reduce->partial[~place] + at;
+    }
+    return reads_in_place(run, stage) ? peer_data(run, &run->comm->route.stage[stage], place) + at
+                                      : slot_data(run, stage, place, round);
 }
 
 static ls_status post_stage(const reduction_run *run, int s, int64_t round)
@@ -68,6 +96,9 @@ static ls_status post_stage(const reduction_run *run, int s, int64_t round)
     lsi_messages *messages = &comm->stage[s][round % 2];
     int64_t at;
 
+    if (reads_in_place(run, s)) {
+        return LS_OK;
+    }
     for (int i = 0; i < stage->n_receive; i++) {        /* all receives before any send: nothing arrives unexpected */
         const lsi_route_message *m = &stage->receive[i];
         size_t bytes = (size_t)part(run, m->owner, round, &at) * sizeof(float);

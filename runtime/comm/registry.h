@@ -8,7 +8,7 @@
 #include <lockstep/comm.h>
 
 typedef struct lsi_comm_options {
-    const char *transport;          /* auto, self, mpi, nccl */
+    const char *transport;          /* auto, self, mpi, shm, nccl */
     lsi_job *job;
     ls_device *device;
     lsi_memory_account *account;    /* staging is counted here */

@@ -12,6 +12,16 @@ static const uint32_t no_request = 0, quit_request = UINT32_MAX;     /* others: 
 
 /* ---- the thread ---------------------------------------------------------------------------------------------- */
 
+static ls_status run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
+{
+    if (!collective->meets) {
+        return collective->run(comm, collective);
+    }
+    LS_TRY(lsi_meeting_begin(&comm->meeting, &collective->task));
+    LS_TRY(collective->run(comm, collective));
+    return lsi_meeting_end(&comm->meeting);
+}
+
 static void serve_one(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
 {
     if (atomic_load_explicit(&comm->aborted, memory_order_relaxed)) {
@@ -20,7 +30,7 @@ static void serve_one(lsi_mpi_comm *comm, const lsi_mpi_collective *collective)
     collective->declare(comm, collective);
     lsi_tsan_hide();    /* the order that MPI's locks and messages happen to give is nothing a stream may rely on */
     comm->current = collective;
-    ls_status status = collective->run(comm, collective);
+    ls_status status = run(comm, collective);
     lsi_tsan_show();
     if (status != LS_OK) {
         comm->in_flight = true;
@@ -72,6 +82,10 @@ static void mpi_close(ls_comm *head)
         lsi_memory_free(comm->message_memory);
         lsi_fast_close(comm);
         MPI_Comm_free(&comm->communicator);
+        if (comm->arena != NULL) {
+            lsi_memory_account_remove(comm->account, LSI_MEMORY_COMM, lsi_meeting_head_bytes());
+        }
+        lsi_arena_close(&comm->arena);
     }
     lsi_route_destroy(&comm->route);
     lsi_memory_free(comm->operand);
@@ -86,11 +100,22 @@ static ls_memory memory_kind(const ls_comm *comm)
 
 static ls_status mpi_alloc(ls_comm *comm, size_t bytes, void **out)
 {
+    lsi_arena *arena = ((lsi_mpi_comm *)comm)->arena;
+
+    if (arena != NULL) {
+        return lsi_arena_alloc(arena, bytes, out);
+    }
     return comm->device->backend->alloc(comm->device, memory_kind(comm), bytes, out);
 }
 
 static void mpi_release(ls_comm *comm, size_t bytes, void *pointer)
 {
+    lsi_arena *arena = ((lsi_mpi_comm *)comm)->arena;
+
+    if (arena != NULL) {
+        lsi_arena_release(arena, pointer);
+        return;
+    }
     comm->device->backend->release(comm->device, memory_kind(comm), bytes, pointer);
 }
 
@@ -105,7 +130,7 @@ static ls_status prepare(lsi_mpi_comm *comm, const lsi_mpi_collective *descripti
     lsi_mpi_collective *collective = memory;
     *collective = *description;
     collective->head.comm = &comm->head;
-    collective->id = comm->n_prepared;
+    collective->id = collective->task.id = comm->n_prepared;
     comm->prepared[comm->n_prepared++] = collective;
     *out = &collective->head;
     return LS_OK;
@@ -117,6 +142,17 @@ static ls_status grow_staging(lsi_mpi_comm *comm, size_t bytes)
     return lsi_buffer_grow(comm->head.device, comm->account, LS_MEM_PINNED, LSI_MEMORY_COMM, bytes, &comm->staging);
 }
 
+/* Where the other ranks of the node find what they read and write. */
+static ls_status tell_node(const lsi_mpi_comm *comm, const ls_partial *partials, int n_partials, const void *target,
+                           lsi_mpi_collective *collective)
+{
+    collective->task = lsi_meeting_task_make(collective->name, collective->bytes);
+    for (int i = 0; i < n_partials; i++) {
+        LS_TRY(lsi_meeting_task_add_source(comm->arena, partials[i].data, collective->bytes, &collective->task));
+    }
+    return lsi_meeting_task_set_target(comm->arena, target, collective->bytes, &collective->task);
+}
+
 static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, int n_partials, int64_t n, float *out,
                                     bool gather, ls_collective **out_collective)
 {
@@ -124,6 +160,7 @@ static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, i
     lsi_mpi_collective collective = {
         .name = comm->fast ? "fast reduction" : "reduction",
         .bytes = (size_t)n * sizeof(float),
+        .meets = comm->arena != NULL && !comm->fast,
         .run = comm->fast ? lsi_fast_run : lsi_reduce_run,
         .declare = lsi_reduce_declare,
         .u.reduce = {.n_partials = n_partials, .gather = gather, .out = lsi_chunks_make(comm, out, n, sizeof *out)},
@@ -137,9 +174,12 @@ static ls_status mpi_prepare_reduce(ls_comm *head, const ls_partial *partials, i
     if (comm->fast) {
         lsi_fast_staging(head->world, comm->wire, n, comm->piece_bytes, staging);
     } else {
-        lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece_bytes, staging);
+        lsi_reduce_staging(&comm->reduction, head->rank, n, comm->piece_bytes, comm->arena != NULL, staging);
     }
     LS_TRY(grow_staging(comm, staging->bytes));
+    if (collective.meets) {
+        LS_TRY(tell_node(comm, partials, n_partials, out, &collective));
+    }
     if (comm->staged) {
         LS_TRY(lsi_stage_reduce(comm, partials, n_partials, n, out, gather, &collective.stage));
     }
@@ -152,11 +192,15 @@ static ls_status mpi_prepare_gather(ls_comm *head, void *data, int64_t n, size_t
     lsi_mpi_collective collective = {
         .name = "gather",
         .bytes = (size_t)n * element_bytes,
+        .meets = comm->arena != NULL,
         .run = lsi_gather_run,
         .declare = lsi_gather_declare,
         .u.gather = lsi_chunks_make(comm, data, n, element_bytes),
     };
 
+    if (collective.meets) {
+        LS_TRY(tell_node(comm, NULL, 0, data, &collective));
+    }
     if (comm->staged) {
         LS_TRY(lsi_stage_gather(comm, data, n, element_bytes, &collective.stage));
     }
@@ -226,20 +270,23 @@ static void mpi_abort(ls_comm *comm)
     atomic_store(&((lsi_mpi_comm *)comm)->aborted, true);
 }
 
-static const ls_transport mpi_transport = {
-    .struct_size = sizeof(ls_transport),
-    .name = "mpi",
-    .close = mpi_close,
-    .alloc = mpi_alloc,
-    .release = mpi_release,
-    .prepare_reduce = mpi_prepare_reduce,
-    .prepare_gather = mpi_prepare_gather,
-    .prepare_exchange = mpi_prepare_exchange,
-    .prepare_broadcast = mpi_prepare_broadcast,
-    .launch = mpi_launch,
-    .chunk = mpi_chunk,
-    .abort = mpi_abort,
-};
+#define TRANSPORT(word)                             \
+    {                                               \
+        .struct_size = sizeof(ls_transport),        \
+        .name = (word),                             \
+        .close = mpi_close,                         \
+        .alloc = mpi_alloc,                         \
+        .release = mpi_release,                     \
+        .prepare_reduce = mpi_prepare_reduce,       \
+        .prepare_gather = mpi_prepare_gather,       \
+        .prepare_exchange = mpi_prepare_exchange,   \
+        .prepare_broadcast = mpi_prepare_broadcast, \
+        .launch = mpi_launch,                       \
+        .chunk = mpi_chunk,                         \
+        .abort = mpi_abort,                         \
+    }
+
+static const ls_transport mpi_transport = TRANSPORT("mpi"), mpi_between_nodes = TRANSPORT("shm");
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
@@ -322,24 +369,30 @@ static bool is_fast(const lsi_comm_options *options)
     return options->fast && options->job->world > 1;
 }
 
-ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
+/* Takes the arena (NULL: none), also when it fails. */
+static ls_status open_mpi(const lsi_comm_options *options, lsi_arena *arena, ls_comm **out)
 {
     const lsi_job *job = options->job;
     MPI_Comm communicator;
     void *memory;
 
-    LS_REQUIRE(job->communicator != NULL, LS_ERR_CONFIG, "comm.transport = mpi needs a job started with MPI");
     /* First, so that a rank that fails below has not left the others waiting in it. */
-    LS_TRY(lsi_messages_check(MPI_Comm_dup(*(MPI_Comm *)job->communicator, &communicator), "MPI_Comm_dup"));
-    ls_status status = lsi_memory_alloc(sizeof(lsi_mpi_comm), "the transport", &memory);
+    ls_status status =
+        lsi_messages_check(MPI_Comm_dup(*(MPI_Comm *)job->communicator, &communicator), "MPI_Comm_dup");
+    if (status == LS_OK) {
+        status = lsi_memory_alloc(sizeof(lsi_mpi_comm), "the transport", &memory);
+        if (status != LS_OK) {
+            MPI_Comm_free(&communicator);
+        }
+    }
     if (status != LS_OK) {
-        MPI_Comm_free(&communicator);
+        lsi_arena_close(&arena);
         return status;
     }
     lsi_mpi_comm *comm = memory;
     size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES;
     comm->head = (ls_comm){
-        .transport = &mpi_transport,
+        .transport = arena != NULL ? &mpi_between_nodes : &mpi_transport,
         .device = options->device,
         .rank = job->rank,
         .world = job->world,
@@ -356,6 +409,11 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     comm->staged = !options->device->backend->host_memory;
     comm->add = MPI_OP_NULL;
     comm->communicator = communicator;
+    comm->arena = arena;
+    if (arena != NULL) {
+        lsi_memory_account_add(comm->account, LSI_MEMORY_COMM, lsi_meeting_head_bytes());
+        lsi_meeting_open(arena, comm->timeout_seconds, comm->watchdog, &comm->aborted, &comm->meeting);
+    }
     status = set_up(comm, options);
     if (status != LS_OK) {
         mpi_close(&comm->head);
@@ -365,8 +423,24 @@ ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
     return LS_OK;
 }
 
+ls_status lsi_mpi_open(const lsi_comm_options *options, ls_comm **out)
+{
+    LS_REQUIRE(options->job->communicator != NULL, LS_ERR_CONFIG,
+               "comm.transport = mpi needs a job started with MPI");
+    return open_mpi(options, NULL, out);
+}
+
+ls_status lsi_mpi_between_nodes_open(const lsi_comm_options *options, ls_comm **out)
+{
+    lsi_arena *arena;
+
+    LS_TRY(lsi_arena_open(options->job, options->device, lsi_meeting_head_bytes(), options->timeout_seconds, &arena));
+    return open_mpi(options, arena, out);
+}
+
 int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n, size_t exchange_bytes)
 {
+    bool is_shared = strcmp(options->transport, mpi_between_nodes.name) == 0;
     const lsi_job *job = options->job;
     size_t piece_bytes = options->piece_bytes != 0 ? options->piece_bytes : PIECE_BYTES, mirror = 0;
     lsi_span share = options->share[job->rank];
@@ -377,12 +451,12 @@ int64_t lsi_mpi_staging_bytes(const lsi_comm_options *options, int64_t largest_n
         lsi_fast_staging(job->world, options->wire, largest_n, piece_bytes, &staging);
     } else {
         lsi_reduction_make(options->n_lanes, job->world, job->node, options->share, &reduction);
-        lsi_reduce_staging(&reduction, job->rank, largest_n, piece_bytes, &staging);
+        lsi_reduce_staging(&reduction, job->rank, largest_n, piece_bytes, is_shared, &staging);
     }
     if (!options->device->backend->host_memory) {
         int n_partials = is_fast(options) ? 1 : lsi_tree_roots(options->n_lanes, share.lo, share.hi, NULL);
 
         mirror = lsi_stage_bytes(job->world, n_partials, largest_n, exchange_bytes);
     }
-    return REQUEST_BYTES + (int64_t)(staging.bytes + mirror);
+    return REQUEST_BYTES + (int64_t)(staging.bytes + mirror + (is_shared ? lsi_meeting_head_bytes() : 0));
 }

@@ -2,7 +2,11 @@
  *
  * Open MPI makes no progress by itself and its locks must not stop a stream, so one thread per process makes all the
  * calls, on a communicator of its own. A launch puts id + 1 of the collective into the request word and waits, on the
- * stream, until the thread has put back 0; the values are constants, so a captured launch can be replayed. */
+ * stream, until the thread has put back 0; the values are constants, so a captured launch can be replayed.
+ *
+ * Under comm.transport = shm on several nodes messages go between nodes only. The ranks of a node meet first
+ * (comm/meeting.h); a speaker then reads its peers' partial sums where they lie, and writes what arrives into their
+ * results. The plan is the same, so the bits are. */
 #ifndef LSI_COMM_TRANSPORT_MPI_H
 #define LSI_COMM_TRANSPORT_MPI_H
 
@@ -10,6 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "comm/arena.h"
+#include "comm/meeting.h"
 #include "comm/reduction.h"
 #include "comm/transports.h"
 
@@ -51,6 +57,7 @@ typedef struct lsi_mpi_chunks {
     int64_t n, piece;           /* elements; of the vector, of a message */
     int64_t n_rounds;
     int64_t width, n_slots;     /* elements of a slot, slots of a round (by owner); 0: the vector */
+    bool is_shared;             /* the vector is the target of a task that the node's ranks have met for */
 } lsi_mpi_chunks;
 
 /* How the staging of one reduction is cut: stage by stage, parity by parity, slot by slot. */
@@ -94,6 +101,8 @@ typedef struct lsi_mpi_stage {
 struct lsi_mpi_collective {
     ls_collective head;
     uint32_t id;                /* place in the order of preparation */
+    bool meets;                 /* the ranks of a node work in each other's memory: on this task */
+    lsi_meeting_task task;
     const char *name;           /* for messages */
     size_t bytes;               /* of the reduced vector, of one rank's message, of the data */
     ls_status (*run)(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
@@ -120,6 +129,8 @@ struct lsi_mpi_comm {
     bool fast;                  /* several ranks, and MPI sums in its own order */
     ls_dtype wire;
     bool staged;                /* device memory is not the host's: all goes through the mirror */
+    lsi_arena *arena;           /* memory that the node's ranks share; NULL: none */
+    lsi_meeting meeting;
 
     MPI_Comm communicator;
     pthread_t thread;
@@ -165,7 +176,9 @@ void lsi_gather_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *coll
 
 /* ---- reduce_mpi.c: the ordered sum ---------------------------------------------------------------------------- */
 
-void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, lsi_mpi_staging *out);
+/* is_shared: partial sums of the node's ranks are read where they lie. */
+void lsi_reduce_staging(const lsi_reduction *reduction, int rank, int64_t n, size_t piece_bytes, bool is_shared,
+                        lsi_mpi_staging *out);
 ls_status lsi_reduce_run(lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 void lsi_reduce_declare(const lsi_mpi_comm *comm, const lsi_mpi_collective *collective);
 

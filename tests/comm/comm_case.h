@@ -15,7 +15,7 @@
 #include "support/backend_case.h"
 #include "support/test.h"
 
-enum { MAX_WORLD = 8, SMALL_PIECE = 65536, N_MAPS = 4 };
+enum { MAX_WORLD = 8, SMALL_PIECE = 65536, N_MAPS = 4, MAX_OTHERS = 3 };
 
 static lsi_job *job;
 static ls_device *device;
@@ -36,11 +36,19 @@ static inline bool has_mpi(void)
     return job->communicator != NULL;
 }
 
+static inline int node_of(int map, int rank)
+{
+    return map == 0 ? 0 : map == 1 ? rank / 2 : map == 2 ? rank % 2 : rank != 0;
+}
+
 /* The transports that `auto` does not always stand for. */
-static inline int others(const char *out[2])
+static inline int others(const char *out[MAX_OTHERS])
 {
     int n = 0;
 
+    if (device->backend->host_memory) {
+        out[n++] = "shm";
+    }
     if (has_mpi()) {
         out[n++] = "mpi";
     }
@@ -72,11 +80,15 @@ static inline void open_case(comm_case *c, const char *transport, int lanes, int
                              ls_dtype wire)
 {
     memset(c, 0, sizeof *c);
-    for (int r = 0; r < job->world; r++) {
-        c->node[r] = map == 0 ? 0 : map == 1 ? r / 2 : map == 2 ? r % 2 : r != 0;
-    }
     c->job = *job;
     c->job.node = c->node;
+    c->job.n_nodes = c->job.local_rank = c->job.n_local = 0;
+    for (int r = 0; r < job->world; r++) {
+        c->node[r] = node_of(map, r);
+        c->job.n_nodes = c->node[r] + 1 > c->job.n_nodes ? c->node[r] + 1 : c->job.n_nodes;
+        c->job.n_local += c->node[r] == node_of(map, job->rank);
+        c->job.local_rank += r < job->rank && c->node[r] == node_of(map, job->rank);
+    }
     CHECK_OK(lsi_shares(lanes, job->world, c->node, c->share));
     /* Of pretended nodes it cannot be told which ranks share a GPU. */
     if (strcmp(transport, "auto") == 0 && !device->backend->host_memory && job->world > 1 && !has_nccl && map != 0) {

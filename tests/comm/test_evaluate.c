@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "comm/evaluate.h"
+#include "comm/streaming.h"
 
 enum { MAX_LANES = 64, MAX_N = 3000 };
 
@@ -95,7 +96,69 @@ static void test_same_bits_as_the_recursion(void **state)
     }
 }
 
-/* The test above can fail: adding from left to right gives other bits. */
+/* Part of the vector into several places at once, in place, beside it, and past the caches: all the same bits, and
+ * nothing outside the part. */
+static void test_ranges_into_several(void **state)
+{
+    enum { LANES = 12, N_OUTS = 3 };
+    static float beside[N_OUTS][MAX_N + 16];
+    static float before[MAX_N];
+    lsi_span spans[MAX_LANES];
+    const float *operands[MAX_LANES];
+    uint8_t steps[2 * MAX_LANES];
+    uint32_t seed = 3;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        int n_operands = cut(0, LANES, &seed, spans, 0), first = (int)(seed >> 8) % MAX_N;
+        int n = (int)(seed >> 20) % (MAX_N - first), offset = round % 16;
+        lsi_evaluate_out outs[N_OUTS] = {{operand_data[n_operands / 2], false}, {beside[1] + offset, false},
+                                         {beside[2] + offset, true}};
+
+        for (int k = 0; k < n_operands; k++) {
+            operands[k] = operand_data[k];
+            for (int i = 0; i < MAX_N; i++) {
+                operand_data[k][i] = literal(spans[k].lo, spans[k].hi, i);
+            }
+        }
+        for (int i = 0; i < MAX_N; i++) {
+            outs[1].data[i] = outs[2].data[i] = before[i] = outs[0].data[i];
+        }
+        lsi_evaluate_plan((lsi_span){0, LANES}, spans, steps);
+        lsi_evaluate_range(steps, 2 * n_operands - 1, operands, (size_t)first, (size_t)n, outs, N_OUTS);
+        for (int o = 0; o < N_OUTS; o++) {
+            for (int i = 0; i < MAX_N; i++) {
+                float want = i >= first && i < first + n ? literal(0, LANES, i) : before[i];
+
+                assert_memory_equal(&outs[o].data[i], &want, sizeof want);
+            }
+        }
+    }
+}
+
+static void test_streaming_copy(void **state)
+{
+    enum { ROOM = 512, MOST = 300 };
+    static unsigned char from[ROOM], to[ROOM], want[ROOM];
+
+    (void)state;
+    for (int i = 0; i < ROOM; i++) {
+        from[i] = (unsigned char)(i * 7 + 1);
+    }
+    for (size_t at = 0; at < 70; at++) {
+        for (size_t source = 0; source < 70; source += 23) {
+            for (size_t n = 0; n < MOST; n += n < 140 ? 1 : 31) {
+                memset(to, 0, ROOM);
+                memset(want, 0, ROOM);
+                memcpy(want + at, from + source, n);
+                lsi_streaming_copy(to + at, from + source, n);
+                assert_memory_equal(to, want, ROOM);
+            }
+        }
+    }
+}
+
+/* The first test can fail: adding from left to right gives other bits. */
 static void test_order_matters(void **state)
 {
     int differ = 0;
@@ -117,6 +180,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_as_the_recursion),
         cmocka_unit_test(test_order_matters),
+        cmocka_unit_test(test_ranges_into_several),
+        cmocka_unit_test(test_streaming_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

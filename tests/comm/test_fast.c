@@ -158,7 +158,7 @@ static void test_one_piece(void **state)
 static void test_many_pieces_and_nodes(void **state)
 {
     (void)state;
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     for (int t = 0; t < n_transports; t++) {
@@ -265,7 +265,7 @@ static void test_one_process(void **state)
 {
     (void)state;
     static float got[N_MAX];
-    const char *transport[3] = {"self"};
+    const char *transport[1 + MAX_OTHERS] = {"self"};
     int n_transports = job->world == 1 ? 1 + others(transport + 1) : 0;
 
     for (int t = 0; t < n_transports; t++) {
@@ -288,7 +288,7 @@ static void test_one_partial_each(void **state)
     fast_case f;
 
     (void)state;
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = job->world > 1 ? others(transport) : 0;
 
     for (int t = 0; t < n_transports; t++) {

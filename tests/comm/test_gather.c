@@ -89,7 +89,7 @@ static void test_many_pieces_and_nodes(void **state)
 {
     (void)state;
     for (int map = 0; map < N_MAPS; map++) {
-        const char *transport[2];
+        const char *transport[MAX_OTHERS];
         int n_transports = others(transport);
 
         for (int t = 0; t < n_transports; t++) {

@@ -1,4 +1,4 @@
-/* RUN: label=tsan timeout=60 */
+/* RUN: label=tsan timeout=90 */
 /* ThreadSanitizer sees a collective that is not ordered with the streams that make its input or use its output: in
  * edges mode, where only what the contracts promise counts as order. The cases are processes of their own. */
 #include "support/test.h"
@@ -33,7 +33,7 @@ static ls_status prepare(ls_comm *comm, const char *kind, lsi_span share, float 
 
 /* compute makes what goes in, comm runs the collective, compute overwrites what came out; `how` leaves out one of the
  * two waits. */
-static ls_status run_case(const char *how, const char *kind, lsi_job *job, ls_device *device)
+static ls_status run_case(const char *how, const char *transport, const char *kind, lsi_job *job, ls_device *device)
 {
     const ls_backend *b = device->backend;
     lsi_memory_account account = {.poison = false};
@@ -46,7 +46,7 @@ static ls_status run_case(const char *how, const char *kind, lsi_job *job, ls_de
     void *partial, *out;
 
     LS_TRY(lsi_shares(4, job->world, job->node, share));
-    LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = "mpi", .job = job, .device = device, .account = &account,
+    LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = transport, .job = job, .device = device, .account = &account,
                                              .n_lanes = 4, .share = share, .fast = is_fast, .wire = LS_F16,
                                              .timeout_seconds = 20, .on_failure = give_up, .failure_argument = job},
                          &comm));
@@ -84,7 +84,7 @@ static ls_status run_case(const char *how, const char *kind, lsi_job *job, ls_de
 
 static int case_main(int argc, char **argv)
 {
-    const char *how = argv[1], *kind = argv[2];
+    const char *how = argv[1], *transport = argv[2], *kind = argv[3];
     const ls_backend *backend;
     ls_device *device;
     lsi_job *job;
@@ -95,7 +95,7 @@ static int case_main(int argc, char **argv)
         backend->open(&options, &device) != LS_OK) {
         return 1;
     }
-    ls_status status = run_case(how, kind, job, device);
+    ls_status status = run_case(how, transport, kind, job, device);
     if (status != LS_OK) {
         fprintf(stderr, "%s\n", ls_failure_message());
         return 1;
@@ -105,7 +105,7 @@ static int case_main(int argc, char **argv)
     return 0;
 }
 
-static int exit_code_of(const char *how, const char *kind, int world)
+static int exit_code_of(const char *how, const char *transport, const char *kind, int world)
 {
     char self[512], command[1024];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -114,13 +114,13 @@ static int exit_code_of(const char *how, const char *kind, int world)
     self[length] = '\0';
     snprintf(command, sizeof command,
              "LOCKSTEP_TSAN_EDGES=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 exitcode=%d' "
-             "mpirun --bind-to none -np %d '%s' %s %s >/dev/null 2>&1",
-             REPORTED, world, self, how, kind);
+             "mpirun --bind-to none -np %d '%s' %s %s %s >/dev/null 2>&1",
+             REPORTED, world, self, how, transport, kind);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void check_both_waits(const char *kind, int world)
+static void check_both_waits(const char *transport, const char *kind, int world)
 {
     static const struct {
         const char *how;
@@ -128,23 +128,27 @@ static void check_both_waits(const char *kind, int world)
     } cases[] = {{"none", 0}, {"before", REPORTED}, {"after", REPORTED}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int code = exit_code_of(cases[i].how, kind, world);
+        int code = exit_code_of(cases[i].how, transport, kind, world);
 
         if (code != cases[i].code) {
-            fail_msg("%s at np = %d, left out: %s; exit code %d instead of %d", kind, world, cases[i].how, code,
-                     cases[i].code);
+            fail_msg("%s of %s at np = %d, left out: %s; exit code %d instead of %d", kind, transport, world,
+                     cases[i].how, code, cases[i].code);
         }
     }
 }
 
 static void test_both_waits_are_needed(void **state)
 {
+    static const char *const transports[] = {"mpi", "shm"};
+
     (void)state;
-    for (int world = 1; world <= MAX_WORLD; world++) {
-        check_both_waits("reduction", world);
-        check_both_waits("gather", world);
+    for (int t = 0; t < 2; t++) {
+        for (int world = 1; world <= MAX_WORLD; world++) {
+            check_both_waits(transports[t], "reduction", world);
+            check_both_waits(transports[t], "gather", world);
+        }
+        check_both_waits(transports[t], "fast", 2);
     }
-    check_both_waits("fast", 2);
 }
 
 int main(int argc, char **argv)
@@ -153,7 +157,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_both_waits_are_needed),
     };
 
-    if (argc == 3) {
+    if (argc == 4) {
         return case_main(argc, argv);
     }
 #if !defined(LSI_TSAN) || !defined(LOCKSTEP_HAVE_MPI)

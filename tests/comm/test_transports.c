@@ -180,7 +180,7 @@ static void test_one_piece(void **state)
 static void test_many_pieces_and_nodes(void **state)
 {
     static const int lanes[] = {1, 3, 8, 13};
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -231,13 +231,76 @@ static void run_captured_steps(const char *transport)
 
 static void test_captured_steps(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
     run_captured_steps("auto");
     for (int t = 0; t < n_transports; t++) {
         run_captured_steps(transport[t]);
+    }
+}
+
+/* Vectors that do not fit a cache, which transports may treat in a way of their own: reduced to everybody, and reduced to
+ * their owners and gathered. Small whole numbers, whose sums are exact in any order. */
+static void run_large(const char *transport)
+{
+    enum { N = 5 * 1000 * 1000 + 3, BYTES = N * sizeof(float), LANES = 3 };
+    ls_collective *whole, *chunks, *rest;
+    ls_partial partials[LSI_TREE_MAX_ROOTS];
+    lsi_span roots[LSI_TREE_MAX_ROOTS];
+    float *host = malloc(BYTES), *out;
+    comm_case c;
+
+    assert_non_null(host);
+    open_case(&c, transport, LANES, 0, 0, false, LS_F32);
+    int n_roots = lsi_tree_roots(LANES, c.share[job->rank].lo, c.share[job->rank].hi, roots);
+    CHECK_OK(c.comm->transport->alloc(c.comm, BYTES, (void **)&out));
+    for (int k = 0; k < n_roots; k++) {
+        partials[k] = (ls_partial){.lo = roots[k].lo, .hi = roots[k].hi};
+        CHECK_OK(c.comm->transport->alloc(c.comm, BYTES, (void **)&partials[k].data));
+        for (int64_t i = 0; i < N; i++) {
+            host[i] = 0;
+            for (int lane = roots[k].lo; lane < roots[k].hi; lane++) {
+                host[i] += (float)((i + lane * 100) % 1000);
+            }
+        }
+        put(partials[k].data, host, BYTES);
+    }
+    CHECK_OK(c.comm->transport->prepare_reduce(c.comm, partials, n_roots, N, out, true, &whole));
+    CHECK_OK(c.comm->transport->prepare_reduce(c.comm, partials, n_roots, N, out, false, &chunks));
+    CHECK_OK(c.comm->transport->prepare_gather(c.comm, out, N, sizeof(float), &rest));
+    for (int way = 0; way < 2; way++) {
+        CHECK_OK(device->backend->fill(stream, out, 0xff, BYTES));
+        CHECK_OK(c.comm->transport->launch(way == 0 ? whole : chunks, stream));
+        if (way == 1) {
+            CHECK_OK(c.comm->transport->launch(rest, stream));
+        }
+        CHECK_OK(device->backend->stream_sync(stream));
+        get(host, out, BYTES);
+        for (int64_t i = 0; i < N; i++) {
+            if (host[i] != (float)(i % 1000 + (i + 100) % 1000 + (i + 200) % 1000)) {
+                fail_msg("%s, way %d: element %lld is %g", transport, way, (long long)i, (double)host[i]);
+            }
+        }
+    }
+    for (int k = 0; k < n_roots; k++) {
+        c.comm->transport->release(c.comm, BYTES, partials[k].data);
+    }
+    c.comm->transport->release(c.comm, BYTES, out);
+    close_case(&c);
+    free(host);
+}
+
+static void test_large_vectors(void **state)
+{
+    const char *transport[MAX_OTHERS];
+    int n_transports = others(transport);
+
+    (void)state;
+    /* More ranks would tell nothing more, and a simulated GPU takes its time. */
+    for (int t = 0; t < n_transports && job->world <= 3 && device->backend->host_memory; t++) {
+        run_large(transport[t]);
     }
 }
 
@@ -326,7 +389,7 @@ static void run_exchanges(const char *transport)
 
 static void test_exchange(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -368,7 +431,7 @@ static void run_broadcasts(const char *transport)
 
 static void test_broadcast(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
 
     (void)state;
@@ -387,7 +450,7 @@ static void test_choices(void **state)
 
     (void)state;
     open_comm(&s, "auto", 16, 0, 0);
-    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : has_nccl ? "nccl" : "mpi");
+    assert_string_equal(s.c.comm->transport->name, job->world == 1 ? "self" : has_nccl ? "nccl" : device->backend->host_memory ? "shm" : "mpi");
     s.c.options.transport = "pigeon";
     CHECK_FAILS(lsi_comm_open(&s.c.options, &comm), LS_ERR_CONFIG, "comm.transport is 'pigeon'; choices");
     s.c.options.transport = "nccl";
@@ -411,7 +474,7 @@ static void test_choices(void **state)
 /* After an abort launches complete without data, on this rank alone. */
 static void test_abort(void **state)
 {
-    const char *transport[2];
+    const char *transport[MAX_OTHERS];
     int n_transports = others(transport);
     float out[16];
     setting s;
@@ -464,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_piece),
         cmocka_unit_test(test_many_pieces_and_nodes),
         cmocka_unit_test(test_captured_steps),
+        cmocka_unit_test(test_large_vectors),
         cmocka_unit_test(test_plain_sum_differs),
         cmocka_unit_test(test_wrong_partials_are_refused),
         cmocka_unit_test(test_exchange),

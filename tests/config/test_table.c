@@ -148,7 +148,7 @@ static void wrong_values_are_refused_and_the_old_one_stands(void **state)
         {"device", "backend", "cuda", "not in this build; choices: auto, cpu"},
 #endif
 #ifndef LOCKSTEP_HAVE_NCCL
-        {"comm", "transport", "nccl", "not in this build; choices: auto, self, mpi"},
+        {"comm", "transport", "nccl", "not in this build; choices: auto, self, mpi, shm"},
 #endif
         {"comm", "reduction", "slow", "unknown; choices: ordered, fast"},
         {"model", "hidden", "", "x: model.hidden has no value"},

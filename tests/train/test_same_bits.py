@@ -1,6 +1,6 @@
 # RUN: timeout=600 label=contract,slow
 """The promise: weights and every logged number are the same for any number of processes, threads, loader workers,
-prefetched steps, bucket sizes, with and without recording, overlap and ZeRO, in every precision: in f32 each factor
+prefetched steps, bucket sizes, transports, with and without recording, overlap and ZeRO, in every precision: in f32 each factor
 alone, then seeded random combinations; in 16 bit a pairwise cover.
 With --full (label full, test_same_bits_full.py) the whole product."""
 import itertools
@@ -20,9 +20,10 @@ FACTORS = {
     "device.graphs": ["off", "on"],
     "comm.zero": ["auto", "0", "1"],
     "comm.overlap": ["auto", "true", "false"],
+    "comm.transport": ["auto", "mpi", "shm"],
 }
 BASE = {"np": 1, "device.threads": 2, "data.workers": 2, "data.prefetch": 1, "comm.bucket_bytes": "25M",
-        "device.graphs": "off", "comm.zero": "auto", "comm.overlap": "auto"}
+        "device.graphs": "off", "comm.zero": "auto", "comm.overlap": "auto", "comm.transport": "auto"}
 
 
 def one_by_one():
@@ -30,6 +31,8 @@ def one_by_one():
         for value in values:
             if value != BASE[factor]:
                 yield dict(BASE, **{factor: value})
+    for np, transport in itertools.product((2, 3, 8), ("mpi", "shm")):     # alone each would carry nothing
+        yield dict(BASE, **{"np": np, "comm.transport": transport})
 
 
 def pairwise(seed):
@@ -60,8 +63,11 @@ def at_random(n, seed):
 
 
 def everything():
-    for values in itertools.product(*FACTORS.values()):
-        yield dict(zip(FACTORS, values))
+    """The transports in turn: their number would multiply the rest."""
+    others = {name: values for name, values in FACTORS.items() if name != "comm.transport"}
+    transports = itertools.cycle(FACTORS["comm.transport"])
+    for values in itertools.product(*others.values()):
+        yield dict(zip(others, values), **{"comm.transport": next(transports)})
 
 
 def configs(case):
@@ -78,7 +84,7 @@ def compare(case, config, combinations):
     first = None
     for combination in combinations:
         np = combination["np"]
-        if np not in case.worlds(1, 2, 3, 4, 8):
+        if np not in case.worlds(1, 2, 3, 4, 8) or (combination["comm.transport"] == "mpi" and not case.has_mpi):
             continue
         settings = {k: v for k, v in combination.items() if k != "np"}
         got = trainer.results(case.train(dict(config, **settings), np=np))

@@ -31,7 +31,8 @@ struct ls_transport {
 
     void (*close)(ls_comm *comm);
 
-    /* Memory whose contents this transport moves without a copy. */
+    /* Memory whose contents this transport moves without a copy. Not collective. The prepare_* calls take memory of the
+     * comm's own alloc: shm refuses other memory, which the other ranks could not reach. */
     ls_status (*alloc)(ls_comm *comm, size_t bytes, void **out);
     void (*release)(ls_comm *comm, size_t bytes, void *pointer);
 
@@ -39,8 +40,8 @@ struct ls_transport {
      * it owns at its place in `out` (n elements; other chunks undefined), or with all of it when `gather`.
      * `out` may be the data of the first partial. partials: in ascending order of lo; none on a rank without lanes.
      * Under a fast reduction each rank passes one partial (any span), and the library sums in its own order, in the
-     * wire type the comm was opened with, pre-divided by the power of two >= world where that is a 16-bit type. With one
-     * process there is nothing to add: the ordered sum, of all lanes. */
+     * wire type the comm was opened with, pre-divided by the power of two >= world where that is a 16-bit type; in shared
+     * memory there is no wire, and all is f32. With one process there is nothing to add: the ordered sum, of all lanes. */
     ls_status (*prepare_reduce)(ls_comm *comm, const ls_partial *partials, int n_partials, int64_t n, float *out,
                                 bool gather, ls_collective **out_collective);
     /* Each rank's chunk of `data` (n elements of element_bytes; chunk() below) to all ranks, in place. Launched twice
