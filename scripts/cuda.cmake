@@ -74,7 +74,7 @@ if(LOCKSTEP_CUDA_SIM)
         list(APPEND cuda_compile -fsanitize=thread -fno-omit-frame-pointer)
     endif()
 else()
-    if(LOCKSTEP_CUDA_ARCHITECTURES)
+    if(LOCKSTEP_CUDA_ARCHITECTURES AND NOT LOCKSTEP_CUDA_ARCHITECTURES STREQUAL "generations")
         set(architectures ${LOCKSTEP_CUDA_ARCHITECTURES})
     else()
         # All from Volta on: older ones have neither tensor cores nor independent threads.
@@ -87,10 +87,24 @@ else()
             endif()
         endforeach()
     endif()
+    if(LOCKSTEP_CUDA_ARCHITECTURES STREQUAL "generations")
+        # The first of each: 75 of 7x, 80 of 8x. Differences within one are in sizes, not in instructions.
+        list(SORT architectures COMPARE NATURAL)
+        set(firsts "")
+        set(generations "")
+        foreach(architecture ${architectures})
+            string(REGEX REPLACE ".$" "" generation ${architecture})
+            if(NOT generation IN_LIST generations)
+                list(APPEND generations ${generation})
+                list(APPEND firsts ${architecture})
+            endif()
+        endforeach()
+        set(architectures ${firsts})
+    endif()
     list(SORT architectures COMPARE NATURAL)
     list(GET architectures -1 newest)
     # FMA where it is written; a function's static needs no lock, so that nothing needs the library of C++.
-    set(cuda_compile ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -lineinfo -fmad=false
+    set(cuda_compile ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -lineinfo -fmad=false -Xptxas -v
         -Xcompiler -fPIC,-fno-threadsafe-statics,-Wall,-Wextra ${cuda_includes})
     foreach(architecture ${architectures})
         list(APPEND cuda_compile -gencode arch=compute_${architecture},code=sm_${architecture})
@@ -125,9 +139,13 @@ function(lockstep_cuda_sources target)
         set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
         set(input ${CMAKE_CURRENT_SOURCE_DIR}/${source})
         file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+        set(report "")
+        if(NOT LOCKSTEP_CUDA_SIM)
+            set(report ${PROJECT_SOURCE_DIR}/scripts/nvcc_report.sh ${object}.resources)
+        endif()
         # gcc's -x says what all that follows is, so the input comes last.
         add_custom_command(OUTPUT ${object}
-            COMMAND ${cuda_compile} -MMD -MF ${object}.d -c -o ${object} ${input}
+            COMMAND ${report} ${cuda_compile} -MMD -MF ${object}.d -c -o ${object} ${input}
             DEPENDS ${input} DEPFILE ${object}.d COMMENT "Compiling ${source}" VERBATIM)
         target_sources(${target} PRIVATE ${object})
         set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_OBJECTS ${object})     # for a library of everything
