@@ -393,7 +393,7 @@ def tests(check):
         if code != 0:
             return found.fail("building the tests: " + outcome(code, text))
     limit = str(max(10, int(check.left() / 2)))
-    which = ["-R", "^ops/cast@cuda"] if check.tiny else ["-L", "^cuda$"]
+    which = ["-L", "^cuda$", "-LE", "^full$"] + (["-R", "^ops/cast@"] if check.tiny else [])
     at_once = str(max(1, min(4, len(os.sched_getaffinity(0)) // 4)))
     code, text = check.run(["ctest", "--test-dir", check.build, *which, "-j", at_once, "--timeout", limit])
     failed = re.findall(r"^\s*\d+ - (\S+) \((?!Skipped|Not Run)", text, re.M)
