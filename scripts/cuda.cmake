@@ -64,7 +64,9 @@ function(lockstep_cuda_architectures out)
     if(asked STREQUAL "all")
         set(asked ${known})
     endif()
-    if(NOT asked)
+    if(asked STREQUAL "generations")
+        set(asked "")
+    elseif(NOT asked)
         execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
             OUTPUT_VARIABLE present ERROR_QUIET RESULT_VARIABLE failed)
         string(REGEX MATCHALL "[0-9]+\\.[0-9]+" present "${present}")
@@ -122,7 +124,7 @@ else()
     list(SORT architectures COMPARE NATURAL)
     list(GET architectures -1 newest)
     # FMA where it is written; a function's static needs no lock, so that nothing needs the library of C++.
-    set(cuda_compile ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -lineinfo -fmad=false
+    set(cuda_compile ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -lineinfo -fmad=false -Xptxas -v
         -Xcompiler -fPIC,-fno-threadsafe-statics,-Wall,-Wextra ${cuda_includes})
     foreach(architecture ${architectures})
         list(APPEND cuda_compile -gencode arch=compute_${architecture},code=sm_${architecture})
@@ -157,9 +159,13 @@ function(lockstep_cuda_sources target)
         set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
         set(input ${CMAKE_CURRENT_SOURCE_DIR}/${source})
         file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+        set(report "")
+        if(NOT LOCKSTEP_CUDA_SIM)
+            set(report ${PROJECT_SOURCE_DIR}/scripts/nvcc_report.sh ${object}.resources)
+        endif()
         # gcc's -x says what all that follows is, so the input comes last.
         add_custom_command(OUTPUT ${object}
-            COMMAND ${cuda_compile} -MMD -MF ${object}.d -c -o ${object} ${input}
+            COMMAND ${report} ${cuda_compile} -MMD -MF ${object}.d -c -o ${object} ${input}
             DEPENDS ${input} DEPFILE ${object}.d COMMENT "Compiling ${source}" VERBATIM)
         target_sources(${target} PRIVATE ${object})
         set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_OBJECTS ${object})     # for a library of everything

@@ -25,7 +25,7 @@ const char *lsi_cuda_attention_path(int capability, ls_dtype dtype)
 {
     switch (lsi_attention_path_of(capability, dtype)) {
     case LSI_ATTENTION_F32:
-        return "f32";
+        return "f32 in plain arithmetic";
     case LSI_ATTENTION_F16_PLAIN:
         return "f16 in f32 arithmetic, without tensor cores";
     case LSI_ATTENTION_F16_SM75:

@@ -58,11 +58,12 @@ void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dat
 {
     const ls_runtime *rt = trainer->rt;
     lsi_text text = {0};
+    char note[LSI_PRECISION_NOTE];
 
+    lsi_precision_note(rt->config, rt->device, note);
     lsi_text_append(&text, "model      %s, ", model);
     append_grouped(&text, trainer->params->n_counted);
-    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute,
-                    lsi_precision_note(rt->config, rt->backend));
+    lsi_text_append(&text, " parameters, %s%s\n", rt->config->precision.compute, note);
     append_data(&text, train, val);
     append_batch(&text, rt, trainer->end_step);
     lsi_text_append(&text, "processes  %d over %s, %d compute thread%s each, lanes per rank", rt->geometry.world,

@@ -1,7 +1,9 @@
 #include "train/precision.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "kernels/attention_path.h"
 #include "kernels/gemm_path.h"
 
 static ls_dtype float_type(const char *name)
@@ -19,12 +21,9 @@ ls_dtype lsi_precision_wire(const ls_config *config)
     return lsi_precision_is_fast(config) ? float_type(config->comm.dtype) : LS_F32;
 }
 
-const char *lsi_precision_note(const ls_config *config, const ls_backend *backend)
+static const char *products_on_the_host(ls_dtype compute)
 {
-    if (!backend->host_memory) {
-        return "";
-    }
-    switch (lsi_precision_compute(config)) {
+    switch (compute) {
     case LS_F16:
         return ", products widened to f32";
     case LS_BF16:
@@ -32,6 +31,16 @@ const char *lsi_precision_note(const ls_config *config, const ls_backend *backen
     default:
         return "";
     }
+}
+
+void lsi_precision_note(const ls_config *config, ls_device *device, char out[LSI_PRECISION_NOTE])
+{
+    ls_dtype compute = lsi_precision_compute(config);
+    const char *attention = lsi_attention_path_text(device, compute);
+    const char *products = device->backend->host_memory ? products_on_the_host(compute) : "";
+
+    snprintf(out, LSI_PRECISION_NOTE, "%s%s%s", products, attention != NULL ? ", attention " : "",
+             attention != NULL ? attention : "");
 }
 
 bool lsi_precision_is_mixed(const ls_config *config)

@@ -5,9 +5,10 @@
 #include <lockstep/backend.h>
 #include <lockstep/config.h>
 
-/* How the cpu makes products in the compute type, to follow its name: "" or ", products widened to f32". Part of the
- * fingerprint: the ways differ in bits. Other backends have one way. */
-const char *lsi_precision_note(const ls_config *config, const ls_backend *backend);
+/* How the device computes in the compute type, to follow its name: products on the cpu (", products widened to f32"),
+ * attention on a GPU (", attention f16 by mma m16n8k16"). Part of the fingerprint: the ways differ in bits. */
+enum { LSI_PRECISION_NOTE = 80 };
+void lsi_precision_note(const ls_config *config, ls_device *device, char out[LSI_PRECISION_NOTE]);
 /* Type of activations, their gradients and the weights that layers read. */
 ls_dtype lsi_precision_compute(const ls_config *config);
 /* The order of gradient sums is the library's own. */

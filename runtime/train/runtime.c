@@ -104,12 +104,12 @@ static ls_status common_variant(ls_runtime *rt, char out[VARIANT_BYTES])
 static ls_status agree_on_fingerprint(ls_runtime *rt)
 {
     enum { BYTES = sizeof rt->fingerprint };
-    char *all;
+    char *all, note[LSI_PRECISION_NOTE];
 
+    lsi_precision_note(rt->config, rt->device, note);
     snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s; lanes %d, block %d", lsi_version(),
              lsi_version_git(), lsi_version_compiler(), rt->backend->describe(rt->device),
-             rt->config->precision.compute, lsi_precision_note(rt->config, rt->backend),
-             rt->geometry.n_lanes, LSI_BLOCK);
+             rt->config->precision.compute, note, rt->geometry.n_lanes, LSI_BLOCK);
     LS_TRY(lsi_memory_alloc((size_t)rt->job->world * BYTES, "fingerprints", (void **)&all));
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {

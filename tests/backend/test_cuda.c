@@ -1,4 +1,4 @@
-/* RUN: cuda label=tsan timeout=60 */
+/* RUN: cuda label=contract,tsan timeout=60 */
 /* What only the cuda backend does: finding a GPU or saying why there is none, opening one of several, memory that runs
  * out, the current device of every thread, and failures that name the op. */
 #include "support/backend_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda label=tsan timeout=60 */
+/* RUN: cuda label=contract,tsan timeout=60 */
 /* A training step in miniature, on the calls that the real one is made of: a loader thread fills shares, the copy
  * stream moves them, compute runs forward and backward, comm stands for the reduction, then update and commit.
  *

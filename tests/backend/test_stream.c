@@ -1,4 +1,4 @@
-/* RUN: cuda label=tsan timeout=60 */
+/* RUN: cuda label=contract,tsan timeout=60 */
 #include "support/backend_case.h"
 
 #include <pthread.h>

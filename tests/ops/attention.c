@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=120 */
+/* RUN: cuda timeout=120 label=contract */
 /* attention_fwd and _bwd: against a T x T matrix in double, the backward also against differences of the forward; and
  * what must hold whatever the numbers are: no look into the future, dropout keyed by the sample. */
 #include "support/attention_reference.h"

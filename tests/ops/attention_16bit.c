@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=120 */
+/* RUN: cuda timeout=120 label=contract */
 /* attention_fwd and _bwd on f16 and bf16: bit for bit the op on f32 views of the same numbers, its results rounded
  * once. So nothing is rounded between the blocks of a sum, and what attention.c shows for f32 holds here. Not so on
  * tensor cores, whose factors have 16 bits: tests/cusim/kernels/test_attention.c compares those with a reference. */

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* bias_bwd: column sums, against double. */
 #include "support/op_case.h"
 

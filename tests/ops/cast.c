@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* cast: every 16-bit value and f32 patterns of every kind, the bits of base/half.h at every ISA level, and what of one
  * op's views another type may have. */
 #include "support/op_case.h"

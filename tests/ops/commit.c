@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* commit: every rule of the decision, on exchanges laid out by hand over several ranks. How the loss scale moves over
  * many steps: scaler.c; what a block's sum says about its elements: norms.c. */
 #include "support/op_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* dot_fwd and dot_bwd: against double, overwriting and adding, at the edges of tiles and lanes; in every type of
  * activations. */
 #include "support/op_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* dropout: the mask is what ops.def promises, whatever the cut into calls, so that forward and backward share it. */
 #include "support/op_case.h"
 

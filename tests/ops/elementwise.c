@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* gelu, relu, sigmoid, tanh, add, add_into, mul: against double, in place, at the edges of blocks, with values that are
  * no numbers; in every type of activations. */
 #include "support/op_case.h"

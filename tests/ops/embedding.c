@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* embedding_fwd and _bwd: rows of the tables, sums in token order, tokens outside of the table. */
 #include "support/op_case.h"
 

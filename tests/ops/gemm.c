@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=100 */
+/* RUN: cuda timeout=100 label=contract */
 /* gemm: every transpose, bias and accumulation, against double; empty, thin and odd sizes, sizes around the tiles;
  * 16-bit types with results of their type and of f32, bf16 both ways. */
 #include "support/op_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* layernorm_fwd and _bwd: against double in every type of activations, and the backward against
  * differences of the forward. */
 #include "support/op_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* loss_sum: adds to the record, in double and in order, and ignores what is not counted. */
 #include "support/op_case.h"
 

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* mse_fwd and mse_bwd: against double, in place, ignored targets; in every type of activations. */
 #include "support/op_case.h"
 

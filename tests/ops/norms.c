@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* block_norms: sums of squares in double; where an element is not finite, a NaN that names the first. */
 #include "support/op_case.h"
 

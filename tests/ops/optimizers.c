@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* adamw and sgd: fifty steps against the update rules in double, from their definition and not from the state's powers;
  * a skipped step changes nothing. */
 #include "support/op_case.h"

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* poke: one element in one step, nothing in any other. */
 #include "support/op_case.h"
 

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* slice_fwd, slice_bwd, concat: every element, in every type of activations; what is not taken is not looked at. */
 #include "support/op_case.h"
 

@@ -1,4 +1,4 @@
-/* RUN: cuda timeout=60 */
+/* RUN: cuda timeout=60 label=contract */
 /* softmax_xent_fwd and _bwd: against double, ignored targets, columns beyond the classes, equal and strange logits; in
  * every type of activations. */
 #include "support/op_case.h"

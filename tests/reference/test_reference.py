@@ -1,4 +1,4 @@
-# RUN: timeout=600 label=contract
+# RUN: timeout=600 label=contract cuda_slow
 """PyTorch's numbers, through the real graph, trainer and optimizer; and proof that the check can fail: any single
 gradient scaled by 1.001 breaks it."""
 import glob

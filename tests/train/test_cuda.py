@@ -46,6 +46,26 @@ def check_precision(case, config, compute, simulated):
     return first
 
 
+def check_attention_is_named(case, config):
+    """Start line and fingerprint say which way attention takes: by type and by GPU."""
+    machine = case.path("machine.txt")
+    for capability, compute, way in (("9.0", "f16", "f16 by mma m16n8k16"), ("9.0", "bf16", "bf16 by mma m16n8k16"),
+                                     ("9.0", "f32", "f32 in plain arithmetic"), ("7.5", "f16", "f16 by mma m16n8k8"),
+                                     ("7.0", "f16", "f16 in f32 arithmetic, without tensor cores")):
+        with open(machine, "w") as file:
+            file.write(f'gpu name="A" cc={capability} mem=16384 sms=40 bus=0000:01:00.0 '
+                       "uuid=GPU-11111111-0000-0000-0000-000000000001\n")
+        path = os.path.join(case.folder, "attention.ini")
+        log = case.path(f"attention-{capability}-{compute}")
+        trainer.write_config(path, dict(config, **{"precision.compute": compute, "device.backend": "cuda",
+                                                   "train.steps": 1, "log.level": "info", "log.dir": log}))
+        result = case.run([path], env={"CUSIM_MACHINE": machine})
+        case.check(result.returncode == 0 and f", {compute}, attention {way}\n" in result.stdout + result.stderr,
+                   f"{capability} {compute}: {result.stdout}{result.stderr}")
+        start = trainer.read_events(os.path.join(log, "metrics.jsonl"))[0]
+        case.check(f"attention {way};" in start["fingerprint"], f"{capability} {compute}: {start['fingerprint']}")
+
+
 def main():
     case = trainer.Case()
     with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
@@ -59,6 +79,8 @@ def main():
         return
     weights = {compute: check_precision(case, config, compute, simulated)[-1].get("weights_hash")
                for compute in ("f32", "tf32", "bf16", "f16")}
+    if simulated:
+        check_attention_is_named(case, trainer.gpt_config(case))
     case.check(len(set(weights.values())) == len(weights), f"each precision has weights of its own: {weights}")
     case.finish()
 

@@ -1,4 +1,4 @@
-# RUN: timeout=300 label=contract,slow
+# RUN: timeout=300 label=contract,slow cuda
 """comm.reduction = fast: the gradient of one step differs from the ordered one by rounding alone, is the same on all
 ranks, and passes Inf and NaN on."""
 import array

@@ -1,4 +1,4 @@
-# RUN: timeout=600 label=contract,slow
+# RUN: timeout=600 label=contract,slow cuda_slow
 """Loss scaling in the real step: skips are agreed and leave everything untouched, scaling by powers of two changes no
 bit in f32, a dynamic scale saves what f16 loses."""
 import array

@@ -1,4 +1,4 @@
-# RUN: timeout=120 label=contract,tsan
+# RUN: timeout=120 label=contract,tsan cuda
 """A regression on real targets with a model of two inputs: it learns; evaluation with a short last slot is the mean
 over the targets that count; bits do not depend on how it is run; data sets of other targets are refused. Under
 ThreadSanitizer also with the order that streams promise alone, what kernels declare to read and write."""

@@ -1,4 +1,4 @@
-# RUN: timeout=600 label=contract,slow
+# RUN: timeout=600 label=contract,slow cuda_slow
 """The promise: weights and every logged number are the same for any number of processes, threads, loader workers,
 prefetched steps, bucket sizes, transports, with and without recording, overlap and ZeRO, in every precision: in f32 each factor
 alone, then seeded random combinations; in 16 bit a pairwise cover.
