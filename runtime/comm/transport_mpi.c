@@ -229,6 +229,7 @@ static void mpi_abort(ls_comm *comm)
 static const ls_transport mpi_transport = {
     .struct_size = sizeof(ls_transport),
     .name = "mpi",
+    .not_recorded = "comm.transport = mpi exchanges through a thread of the host",
     .close = mpi_close,
     .alloc = mpi_alloc,
     .release = mpi_release,

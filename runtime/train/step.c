@@ -3,6 +3,8 @@
  * while *compute* works; lanes are added up as they are complete; buckets are reduced on *comm*, during the last
  * backward or after it, then the scalar exchange; the commit op decides; the optimizer obeys. The same code queues a
  * step, records it, and lets tests leave out each wait in turn. */
+#include "train/step.h"
+
 #include <string.h>
 
 #include "kernels/ops.h"
@@ -268,7 +270,7 @@ static ls_status update_run(ls_trainer *t, const lsi_state_run *held)
     return lsi_optimizer_update(t->rt->config, t->params, &run, t->state.data, t->compute);
 }
 
-/* A step that is recorded or replayed waits before it begins: what it waits for inside must be of the recording. */
+/* Before a replay, and before the update of other steps: a recording waits only for what is in it. */
 static ls_status await_snapshot(ls_trainer *t)
 {
     bool pending = t->snapshot_pending;
@@ -282,7 +284,9 @@ static ls_status queue_update(ls_trainer *t)
     const lsi_state_run *held;
     int n_held = lsi_trainer_held(t, &held);
 
-    LS_TRY(await_snapshot(t));
+    if (!t->recorder.capturing) {
+        LS_TRY(await_snapshot(t));
+    }
     for (int i = 0; i < n_held; i++) {
         LS_TRY(update_run(t, &held[i]));
     }
@@ -291,10 +295,20 @@ static ls_status queue_update(ls_trainer *t)
 
 /* ---- the step as callers drive it -------------------------------------------------------------------------------- */
 
+/* Of a step that is queued as it is written: everything before its slots. */
+static ls_status open_step(ls_trainer *t)
+{
+    t->next_slot = 0;
+    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued - t->first_step);
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        t->bucket[i].n_waiting = t->bucket[i].n_params;
+    }
+    return queue_begin(t);
+}
+
 ls_status ls_trainer_begin(ls_trainer *trainer)
 {
     ls_trainer *t = trainer;
-    int parity = (int)(t->n_queued & 1);
 
     LS_REQUIRE(t->n_queued < t->end_step, LS_ERR_CONFIG,
                "ls_trainer_begin of step %lld, but train.steps and train.epochs come to %lld (ls_trainer_n_steps)",
@@ -307,22 +321,12 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
     if (t->rt->config->data.workers == 0) {
         LS_TRY(lsi_loader_fill(t->loader, t->n_queued));
     }
-    if (t->recording[parity] != NULL) {
+    LS_TRY(lsi_recorder_step(t, &t->replayed));
+    if (t->replayed != NULL) {
         t->next_slot = t->sizes.n_local;
         return await_snapshot(t);
     }
-    t->next_slot = 0;
-    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued - t->first_step);
-    for (int i = 0; i < t->sizes.n_buckets; i++) {
-        t->bucket[i].n_waiting = t->bucket[i].n_params;
-    }
-    /* Two steps run as they are queued first: kernels that compile themselves do it there. */
-    t->capturing = t->use_recordings && t->n_queued - t->first_step >= 2 && t->overlap.decided;
-    if (t->capturing) {
-        LS_TRY(await_snapshot(t));
-        LS_TRY(t->backend->capture_begin(t->compute));
-    }
-    return queue_begin(t);
+    return open_step(t);
 }
 
 bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
@@ -395,31 +399,38 @@ static ls_status queue_end(ls_trainer *t)
     }
     LS_TRY(queue_exchange(t));
     LS_TRY(queue_commit(t));
-    if (!t->capturing) {
+    if (!t->recorder.capturing) {
         LS_TRY(t->backend->event_record(t->committed[t->n_queued & 1], t->compute));
     }
     return queue_update(t);
 }
 
+ls_status lsi_step_queue(ls_trainer *trainer)
+{
+    ls_slot *slot;
+
+    LS_TRY(open_step(trainer));
+    while (ls_trainer_next_slot(trainer, &slot)) {
+        LS_TRY(ls_trainer_forward(trainer, slot));
+        LS_TRY(ls_trainer_backward(trainer, slot));
+    }
+    return queue_end(trainer);
+}
+
+/* The host can wait only for an event outside of the recording, so behind the whole step. */
+static ls_status queue_replay(ls_trainer *t)
+{
+    LS_TRY(t->backend->replay(t->replayed));
+    return t->backend->event_record(t->committed[t->n_queued & 1], t->compute);
+}
+
 ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
 {
     ls_trainer *t = trainer;
-    int parity = (int)(t->n_queued & 1);
-    bool replays = t->recording[parity] != NULL;
 
     LS_REQUIRE(t->next_slot == t->sizes.n_local, LS_ERR_INTERNAL, "ls_trainer_end with %lld slots of the step not run",
                (long long)(t->sizes.n_local - t->next_slot));
-    if (!replays) {
-        LS_TRY(queue_end(t));
-    }
-    if (t->capturing) {
-        t->capturing = false;
-        LS_TRY(t->backend->capture_end(t->compute, &t->recording[parity]));
-    }
-    if (t->recording[parity] != NULL) {
-        LS_TRY(t->backend->replay(t->recording[parity]));
-        LS_TRY(t->backend->event_record(t->committed[parity], t->compute));
-    }
+    LS_TRY(t->replayed != NULL ? queue_replay(t) : queue_end(t));
     t->n_queued++;
     lsi_trainer_fill_info(t, info);
     return LS_OK;

@@ -12,6 +12,7 @@
 #include "train/fault.h"
 #include "train/memory.h"
 #include "train/overlap.h"
+#include "train/recorder.h"
 #include "train/runtime.h"
 #include "train/state.h"
 
@@ -107,8 +108,8 @@ struct ls_trainer {
     ls_collective *exchange_collective;
 
     lsi_loader *loader;
-    ls_recording *recording[2]; /* by step parity; NULL until captured */
-    bool use_recordings, capturing;
+    lsi_recorder recorder;
+    ls_recording *replayed;     /* of the step being queued; NULL: it is queued as it is written. The recorder's */
     lsi_overlap overlap;
     lsi_faults faults;
     lsi_step_hooks hooks;
