@@ -1,6 +1,6 @@
 /* comm.overlap = auto: reducing buckets during the backward helps where communication runs beside compute, and costs a
- * little where both want the same cores. The first steps try it both ways, each for some steps; every rank sees the same
- * times (maxima over all ranks), so all decide alike.
+ * little where both want the same cores. The first steps try it both ways, each for some steps; every rank sees the
+ * same times (maxima over all ranks), so all decide alike.
  *
  * Where steps are recorded, the first two of each way are not looked at: in their time lies the recording. */
 #ifndef LSI_TRAIN_OVERLAP_H

@@ -10,7 +10,7 @@
 /* What comm.overlap = auto measures begins where recordings do. */
 _Static_assert((int)LSI_RECORDER_WARM_UP == (int)LSI_OVERLAP_WARM_UP, "the same first steps are left alone");
 
-/* ---- whether steps are recorded --------------------------------------------------------------------------------- */
+/* ---- whether steps are recorded ------------------------------------------------------------------------------- */
 
 /* Under auto, for one rank. */
 static bool is_glad(ls_trainer *t, ls_recordable answer, const char *why)
@@ -44,7 +44,7 @@ ls_status lsi_recorder_open(ls_trainer *trainer)
     return LS_OK;
 }
 
-/* ---- recording ---------------------------------------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------------------------ */
 
 static void drop(ls_trainer *t, int parity)
 {
@@ -66,7 +66,9 @@ static ls_status capture(ls_trainer *t, ls_recording **out)
 
     LS_TRY(t->backend->capture_begin(t->compute));
     t->recorder.capturing = true;
+    lsi_ranges_push(t->ranges, "recording");
     ls_status status = lsi_step_queue(t);
+    lsi_ranges_pop(t->ranges);
     t->recorder.capturing = false;
     if (status == LS_OK) {
         return t->backend->capture_end(t->compute, out);

@@ -48,6 +48,14 @@ static ls_slot_record *record_of(ls_trainer *t, int64_t local_slot)
 
 /* ---- weights on their way to the layers ------------------------------------------------------------------------ */
 
+static ls_status queue_gather(ls_trainer *t, int i)
+{
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_BEGIN, i));
+    LS_TRY(t->rt->comm->transport->launch(t->bucket[i].gather, t->comm_stream));
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_END, i));
+    return t->backend->event_record(t->bucket[i].gathered, t->comm_stream);
+}
+
 /* Gathers all buckets in the order in which the forward needs them, from the beginning of the index. */
 static ls_status queue_gathers(ls_trainer *t)
 {
@@ -56,10 +64,11 @@ static ls_status queue_gathers(ls_trainer *t)
 
         bucket->awaited = bucket->gather == NULL;
         if (bucket->gather != NULL) {
-            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_BEGIN, i));
-            LS_TRY(t->rt->comm->transport->launch(bucket->gather, t->comm_stream));
-            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_END, i));
-            LS_TRY(t->backend->event_record(bucket->gathered, t->comm_stream));
+            lsi_ranges_push(t->ranges, "bucket %d gather", i);
+            ls_status status = queue_gather(t, i);
+
+            lsi_ranges_pop(t->ranges);
+            LS_TRY(status);
         }
     }
     return LS_OK;
@@ -141,7 +150,7 @@ static ls_status queue_lane_adds(ls_trainer *t, const lsi_lane *lane, int64_t fi
 }
 
 /* Reduces bucket i, whose gradients have been queued, and sums the squares of the chunk this rank owns. */
-static ls_status queue_bucket(ls_trainer *t, int i)
+static ls_status queue_reduction(ls_trainer *t, int i)
 {
     const lsi_bucket *bucket = &t->bucket[i];
     int64_t n_blocks = bucket->owned_count / LSI_BLOCK;
@@ -161,6 +170,15 @@ static ls_status queue_bucket(ls_trainer *t, int i)
             .g = ls_view_make(lsi_trainer_total(t) + bucket->owned_first, bucket->owned_count, LS_F32),
             .sums = ls_view_make(exchange_words(t) + bucket->sums_at, n_blocks, LS_F64),
         });
+}
+
+static ls_status queue_bucket(ls_trainer *t, int i)
+{
+    lsi_ranges_push(t->ranges, "bucket %d reduce", i);
+    ls_status status = queue_reduction(t, i);
+
+    lsi_ranges_pop(t->ranges);
+    return status;
 }
 
 /* Puts a fault where this rank was told to: into the loss record, or the first element of the gradient. */
@@ -306,10 +324,9 @@ static ls_status open_step(ls_trainer *t)
     return queue_begin(t);
 }
 
-ls_status ls_trainer_begin(ls_trainer *trainer)
+/* Everything before the slots of the step that is queued next. */
+static ls_status begin(ls_trainer *t)
 {
-    ls_trainer *t = trainer;
-
     LS_REQUIRE(t->n_queued < t->end_step, LS_ERR_CONFIG,
                "ls_trainer_begin of step %lld, but train.steps and train.epochs come to %lld (ls_trainer_n_steps)",
                (long long)t->n_queued + 1, (long long)t->end_step);
@@ -327,6 +344,18 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
         return await_snapshot(t);
     }
     return open_step(t);
+}
+
+/* A profiler's range for the step ends with ls_trainer_end. */
+ls_status ls_trainer_begin(ls_trainer *trainer)
+{
+    lsi_ranges_push(trainer->ranges, "step %lld", (long long)trainer->n_queued + 1);
+    ls_status status = begin(trainer);
+
+    if (status != LS_OK) {
+        lsi_ranges_pop(trainer->ranges);
+    }
+    return status;
 }
 
 bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
@@ -355,6 +384,7 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
                 .first_sample = place->slot * t->rt->geometry.micro_batch,
                 .seed = (uint64_t)t->rt->config->train.seed,
                 .loss_seed = t->loss_seed,
+                .ranges = t->ranges,
                 .first_in_lane = place->first_in_lane,
             },
     };
@@ -362,10 +392,8 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
     return true;
 }
 
-ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
+static ls_status queue_forward(ls_trainer *t, ls_slot *slot)
 {
-    ls_trainer *t = trainer;
-
     LS_TRY(queue_batch(t, slot->index));
     LS_TRY(trace_at(t, t->compute, LSI_POINT_SLOT_BEGIN, slot->index));
     slot->run.param_need = slot->index == 0 ? await_param : NULL;
@@ -375,9 +403,17 @@ ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
     return queue_faults(t, slot->index, true, ls_view_make(slot->run.record, 1, LS_F64));
 }
 
-ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
+ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
 {
-    ls_trainer *t = trainer;
+    lsi_ranges_push(trainer->ranges, "slot %lld forward", (long long)slot->index);
+    ls_status status = queue_forward(trainer, slot);
+
+    lsi_ranges_pop(trainer->ranges);
+    return status;
+}
+
+static ls_status queue_backward(ls_trainer *t, ls_slot *slot)
+{
     const lsi_place *place = &t->place[slot->index];
 
     slot->run.param_done = finish_param;
@@ -390,6 +426,15 @@ ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
     }
     const lsi_lane *lane = &t->lanes.lane[place->order];
     return place->last_in_lane ? queue_lane_adds(t, lane, 0, t->sizes.n_elements) : LS_OK;
+}
+
+ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
+{
+    lsi_ranges_push(trainer->ranges, "slot %lld backward", (long long)slot->index);
+    ls_status status = queue_backward(trainer, slot);
+
+    lsi_ranges_pop(trainer->ranges);
+    return status;
 }
 
 static ls_status queue_end(ls_trainer *t)
@@ -424,16 +469,22 @@ static ls_status queue_replay(ls_trainer *t)
     return t->backend->event_record(t->committed[t->n_queued & 1], t->compute);
 }
 
-ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
+static ls_status end(ls_trainer *t)
 {
-    ls_trainer *t = trainer;
-
     LS_REQUIRE(t->next_slot == t->sizes.n_local, LS_ERR_INTERNAL, "ls_trainer_end with %lld slots of the step not run",
                (long long)(t->sizes.n_local - t->next_slot));
     LS_TRY(t->replayed != NULL ? queue_replay(t) : queue_end(t));
     t->n_queued++;
-    lsi_trainer_fill_info(t, info);
     return LS_OK;
+}
+
+ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
+{
+    ls_status status = end(trainer);
+
+    lsi_ranges_pop(trainer->ranges);
+    lsi_trainer_fill_info(trainer, info);
+    return status;
 }
 
 /* Makes the layers' weights whole on every rank, as the next step's beginning would. */

@@ -339,6 +339,7 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->next_slot = t->sizes.n_local;
     lsi_timeline_open(&t->timeline, t->device);
+    t->ranges = lsi_ranges_open();
     lsi_watchdog_enter(runtime->watchdog, "training");
     lsi_observe_begin(t);
     t->child.release = release;
@@ -382,6 +383,7 @@ void ls_trainer_destroy(ls_trainer **trainer)
     lsi_observe_end(t);
     lsi_loader_destroy(&t->loader);
     lsi_recorder_close(t);
+    lsi_ranges_close(t->ranges);
     lsi_trainer_release(t);
     lsi_lanes_free(&t->lanes);
     lsi_memory_free(t->place);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "backend/ranges.h"
 #include "data/loader.h"
 #include "graph/plan.h"
 #include "metrics/timeline.h"
@@ -131,6 +132,7 @@ struct ls_trainer {
     lsi_timeline timeline;
     lsi_trace *trace;           /* borrowed; NULL: none. Set before the first step */
     lsi_step_times times;       /* this rank's, of step n_done */
+    lsi_ranges *ranges;         /* of the thread that queues steps; NULL: no profiler listens */
 };
 
 /* Whether the data set feeds the graph: else ERR_CONFIG with both sides. `what`: what the message calls the data. */

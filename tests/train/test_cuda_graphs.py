@@ -63,8 +63,9 @@ def check_choices(case, runs):
             first = first or trainer.results(events)
             case.check(trainer.results(events) == first, f"{what}: other numbers")
     _, result = runs.train(1, {"device.graphs": "on", "device.sync_each_op": "true"})
-    case.check(result.returncode == CONFIG and "device.graphs = on: device.sync_each_op = true waits after every op; use "
-               "auto or off" in result.stderr, f"on, sync_each_op: exit {result.returncode}\n{result.stderr}")
+    why = "device.graphs = on: device.sync_each_op = true waits after every op; use auto or off"
+    case.check(result.returncode == CONFIG and why in result.stderr,
+               f"on, sync_each_op: exit {result.returncode}\n{result.stderr}")
     return first
 
 
