@@ -177,8 +177,8 @@ class Runs:
         return {"model.kind": "mlp", "model.hidden": "512,256", "data.kind": "synthetic", "data.samples": 512,
                 "data.features": 64, "train.global_batch": 2 * n_slots * np, "train.micro_batch": 2, "train.lanes": np,
                 "train.steps": N_STEPS, "comm.bucket_bytes": "256k", "comm.transport": "nccl" if np > 1 else "self",
-                "comm.overlap": "true", "comm.zero": "auto", "comm.timeout": "20s", "device.backend": "cuda", "device.graphs": graphs, "device.threads": 1,
-                "checkpoint.save": "false", "log.level": "info", **more}
+                "comm.overlap": "true", "comm.zero": "auto", "comm.timeout": "20s", "device.backend": "cuda",
+                "device.graphs": graphs, "device.threads": 1, "checkpoint.save": "false", "log.level": "info", **more}
 
     def record(self, np, program, arguments, may_fail=False):
         """The record of rank 0 and the process; None where it failed."""
