@@ -1,14 +1,16 @@
 # RUN: timeout=600 label=contract,cuda
 """The promise on simulated GPUs: weights and every step's numbers are the same for 1, 2 and 4 processes, with steps
-recorded or not, whatever the free keys. Every free key that the program knows is walked, or left out below for a reason.
+recorded or not, whatever the free keys. Every free key that the program knows is walked, or left out below for a
+reason.
 
-Here with one seed of the simulator, a pairwise cover of their values for an MLP in f32 and the beginning of one for a GPT
-in f16, which takes ten times as long; test_cuda_same_bits_full.py (label full) has ten seeds, whole covers and more
+Here with one seed of the simulator, a pairwise cover of their values for an MLP in f32 and the beginning of one for a
+GPT in f16, which takes ten times as long; test_cuda_same_bits_full.py (label full) has ten seeds, whole covers and more
 precisions."""
 import itertools
 import os
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -97,6 +99,8 @@ def run_all(case, runs, seeds):
 
 def main(runs, seeds):
     """runs: (model, precision, how many combinations of each cover; None: all)."""
+    if os.access("/dev/shm", os.W_OK):
+        tempfile.tempdir = "/dev/shm"       # many small checkpoints: none waits for a disk
     case = trainer.Case()
     with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
         if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read() or not case.has_mpi:
