@@ -1,4 +1,5 @@
-# What -DLOCKSTEP_CUDA=AUTO|ON|OFF|SIM comes to: LOCKSTEP_HAVE_CUDA, LOCKSTEP_HAVE_NCCL, and two functions.
+# What -DLOCKSTEP_CUDA=AUTO|ON|OFF|SIM comes to: LOCKSTEP_HAVE_CUDA, LOCKSTEP_HAVE_NCCL, LOCKSTEP_HAVE_NVTX, and two
+# functions.
 #
 #   lockstep_cuda_link(TARGET)              headers and libraries of CUDA, or the simulator in their place
 #   lockstep_cuda_sources(TARGET FILE...)   compiles .cu files into the target
@@ -12,6 +13,7 @@ if(NOT cuda_wanted IN_LIST choices)
 endif()
 set(LOCKSTEP_HAVE_CUDA FALSE)
 set(LOCKSTEP_HAVE_NCCL FALSE)
+set(LOCKSTEP_HAVE_NVTX FALSE)
 set(LOCKSTEP_CUDA_SIM FALSE)
 if(cuda_wanted STREQUAL "OFF")
     return()
@@ -98,6 +100,14 @@ if(LOCKSTEP_NCCL_INCLUDE AND (LOCKSTEP_CUDA_SIM OR LOCKSTEP_NCCL))
     set(LOCKSTEP_HAVE_NCCL TRUE)
 else()
     message(STATUS "No NCCL in this build: nccl.h or its library was not found; several GPUs go through MPI")
+endif()
+
+# Ranges for profilers: a header of the toolkit, which finds the profiler when the program runs.
+find_path(LOCKSTEP_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(LOCKSTEP_NVTX_INCLUDE)
+    set(LOCKSTEP_HAVE_NVTX TRUE)
+else()
+    message(STATUS "No NVTX in this build: nvtx3/nvToolsExt.h was not found; profilers see no ranges")
 endif()
 
 set(cuda_includes -I${PROJECT_SOURCE_DIR}/runtime/include -I${PROJECT_SOURCE_DIR}/runtime

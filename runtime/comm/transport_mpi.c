@@ -270,10 +270,13 @@ static void mpi_abort(ls_comm *comm)
     atomic_store(&((lsi_mpi_comm *)comm)->aborted, true);
 }
 
+static const char not_recorded[] = "comm.transport = mpi exchanges through a thread of the host";
+
 #define TRANSPORT(word)                             \
     {                                               \
         .struct_size = sizeof(ls_transport),        \
         .name = (word),                             \
+        .not_recorded = not_recorded,               \
         .close = mpi_close,                         \
         .alloc = mpi_alloc,                         \
         .release = mpi_release,                     \

@@ -66,7 +66,7 @@ static ls_status convert_input(const ls_plan *plan, const lsi_plan_run *run)
                                      .y = view_of(plan, run, plan->converted_input, &v->shape, v->dtype)});
 }
 
-static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
+static ls_status queue_forward(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
 {
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
@@ -82,6 +82,15 @@ static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, cons
         }
     }
     return layer->kind->forward(&r);
+}
+
+static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
+{
+    lsi_ranges_push(run->ranges, "%s forward", step->node->layer.name);
+    ls_status status = queue_forward(plan, run, step);
+
+    lsi_ranges_pop(run->ranges);
+    return status;
 }
 
 ls_status lsi_plan_forward(const ls_plan *plan, const lsi_plan_run *run)
@@ -145,7 +154,7 @@ static ls_status announce_done(const lsi_plan_run *run, const lsi_step *step)
     return LS_OK;
 }
 
-static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
+static ls_status queue_backward(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
 {
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
@@ -161,6 +170,15 @@ static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, con
         }
     }
     return LS_OK;
+}
+
+static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, const lsi_step *step)
+{
+    lsi_ranges_push(run->ranges, "%s backward", step->node->layer.name);
+    ls_status status = queue_backward(plan, run, step);
+
+    lsi_ranges_pop(run->ranges);
+    return status;
 }
 
 ls_status lsi_plan_backward(const ls_plan *plan, const lsi_plan_run *run)

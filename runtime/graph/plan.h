@@ -2,6 +2,7 @@
 #ifndef LSI_GRAPH_PLAN_H
 #define LSI_GRAPH_PLAN_H
 
+#include "backend/ranges.h"
 #include "graph/param.h"
 #include <lockstep/backend.h>
 #include <lockstep/graph.h>
@@ -20,6 +21,7 @@ typedef struct lsi_plan_run {
     int64_t first_sample;           /* index in the global batch of the slot's first sample */
     uint64_t seed;
     float loss_seed;
+    lsi_ranges *ranges;             /* for profilers; NULL: none */
     bool first_in_lane;             /* weight gradients are overwritten, not added to */
     /* Optional, called while queueing. need: once for each parameter that the plan reads, right before the first layer
      * that reads it in the forward. done: once for each parameter, right behind the last layer that writes its gradient

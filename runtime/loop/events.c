@@ -40,6 +40,7 @@ static ls_status write_start(lsi_events *events, char *devices, size_t width, co
     lsi_jsonl_string(events->jsonl, "backend", rt->backend->name);
     lsi_jsonl_string(events->jsonl, "transport", rt->comm->transport->name);
     lsi_jsonl_strings(events->jsonl, "device", names, world);
+    lsi_jsonl_bool(events->jsonl, "graphs", events->trainer->recorder.records);
     lsi_jsonl_string(events->jsonl, "fingerprint", rt->fingerprint);
     lsi_jsonl_string(events->jsonl, "config_hash", hash);
     lsi_jsonl_int(events->jsonl, "parameters", events->trainer->params->n_counted);

@@ -77,6 +77,11 @@ void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dat
                     trainer->sizes.gradient_copies == 1 ? "y" : "ies", trainer->sizes.n_buckets,
                     trainer->sizes.n_buckets == 1 ? "" : "s");
     lsi_text_append(&text, "device     %s", rt->backend->describe(rt->device));
+    if (trainer->recorder.records) {
+        lsi_text_append(&text, "\ngraphs     on: a step is recorded once and replayed");
+    } else if (trainer->recorder.why != NULL) {
+        lsi_text_append(&text, "\ngraphs     off: %s", trainer->recorder.why);
+    }
     if (lsi_text_status(&text) == LS_OK) {
         show(&text);
     }

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-void lsi_overlap_open(lsi_overlap *overlap, const ls_config *config, int world)
+void lsi_overlap_open(lsi_overlap *overlap, const ls_config *config, int world, bool records)
 {
-    *overlap = (lsi_overlap){.decided = true};
+    *overlap = (lsi_overlap){.decided = true, .n_passed_over = records ? LSI_OVERLAP_RECORDINGS : 0};
     if (strcmp(config->comm.overlap, "auto") == 0) {
         overlap->decided = world == 1;      /* nothing to hide */
     } else {
@@ -12,9 +12,15 @@ void lsi_overlap_open(lsi_overlap *overlap, const ls_config *config, int world)
     }
 }
 
+/* The first step of the second way. */
+static int64_t turn(const lsi_overlap *overlap)
+{
+    return LSI_OVERLAP_WARM_UP + overlap->n_passed_over + LSI_OVERLAP_TRIES;
+}
+
 bool lsi_overlap_of_step(const lsi_overlap *overlap, int64_t step)
 {
-    return overlap->decided ? overlap->on : step < LSI_OVERLAP_WARM_UP + LSI_OVERLAP_TRIES;
+    return overlap->decided ? overlap->on : step < turn(overlap);
 }
 
 static double median3(const double *v)
@@ -32,18 +38,19 @@ void lsi_overlap_medians(const lsi_overlap *overlap, double *with, double *witho
 
 bool lsi_overlap_take(lsi_overlap *overlap, int64_t step, double seconds)
 {
-    int64_t i = step - LSI_OVERLAP_WARM_UP;
+    int64_t first = turn(overlap) - LSI_OVERLAP_TRIES, second = turn(overlap) + overlap->n_passed_over;
     double with, without;
 
-    if (overlap->decided || i < 0) {
+    if (overlap->decided) {
         return false;
     }
-    if (i < LSI_OVERLAP_TRIES) {
-        overlap->with[i] = seconds;
-    } else if (i < 2 * LSI_OVERLAP_TRIES) {
-        overlap->without[i - LSI_OVERLAP_TRIES] = seconds;
+    if (step >= first && step < first + LSI_OVERLAP_TRIES) {
+        overlap->with[step - first] = seconds;
     }
-    if (i < 2 * LSI_OVERLAP_TRIES - 1) {
+    if (step >= second && step < second + LSI_OVERLAP_TRIES) {
+        overlap->without[step - second] = seconds;
+    }
+    if (step < second + LSI_OVERLAP_TRIES - 1) {
         return false;
     }
     lsi_overlap_medians(overlap, &with, &without);

@@ -3,6 +3,8 @@
  * while *compute* works; lanes are added up as they are complete; buckets are reduced on *comm*, during the last
  * backward or after it, then the scalar exchange; the commit op decides; the optimizer obeys. The same code queues a
  * step, records it, and lets tests leave out each wait in turn. */
+#include "train/step.h"
+
 #include <string.h>
 
 #include "kernels/ops.h"
@@ -46,6 +48,14 @@ static ls_slot_record *record_of(ls_trainer *t, int64_t local_slot)
 
 /* ---- weights on their way to the layers ------------------------------------------------------------------------ */
 
+static ls_status queue_gather(ls_trainer *t, int i)
+{
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_BEGIN, i));
+    LS_TRY(t->rt->comm->transport->launch(t->bucket[i].gather, t->comm_stream));
+    LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_END, i));
+    return t->backend->event_record(t->bucket[i].gathered, t->comm_stream);
+}
+
 /* Gathers all buckets in the order in which the forward needs them, from the beginning of the index. */
 static ls_status queue_gathers(ls_trainer *t)
 {
@@ -54,10 +64,11 @@ static ls_status queue_gathers(ls_trainer *t)
 
         bucket->awaited = bucket->gather == NULL;
         if (bucket->gather != NULL) {
-            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_BEGIN, i));
-            LS_TRY(t->rt->comm->transport->launch(bucket->gather, t->comm_stream));
-            LS_TRY(stamp_at(t, t->comm_stream, LSI_POINT_GATHER_END, i));
-            LS_TRY(t->backend->event_record(bucket->gathered, t->comm_stream));
+            lsi_ranges_push(t->ranges, "bucket %d gather", i);
+            ls_status status = queue_gather(t, i);
+
+            lsi_ranges_pop(t->ranges);
+            LS_TRY(status);
         }
     }
     return LS_OK;
@@ -139,7 +150,7 @@ static ls_status queue_lane_adds(ls_trainer *t, const lsi_lane *lane, int64_t fi
 }
 
 /* Reduces bucket i, whose gradients have been queued, and sums the squares of the chunk this rank owns. */
-static ls_status queue_bucket(ls_trainer *t, int i)
+static ls_status queue_reduction(ls_trainer *t, int i)
 {
     const lsi_bucket *bucket = &t->bucket[i];
     int64_t n_blocks = bucket->owned_count / LSI_BLOCK;
@@ -159,6 +170,15 @@ static ls_status queue_bucket(ls_trainer *t, int i)
             .g = ls_view_make(lsi_trainer_total(t) + bucket->owned_first, bucket->owned_count, LS_F32),
             .sums = ls_view_make(exchange_words(t) + bucket->sums_at, n_blocks, LS_F64),
         });
+}
+
+static ls_status queue_bucket(ls_trainer *t, int i)
+{
+    lsi_ranges_push(t->ranges, "bucket %d reduce", i);
+    ls_status status = queue_reduction(t, i);
+
+    lsi_ranges_pop(t->ranges);
+    return status;
 }
 
 /* Puts a fault where this rank was told to: into the loss record, or the first element of the gradient. */
@@ -268,7 +288,7 @@ static ls_status update_run(ls_trainer *t, const lsi_state_run *held)
     return lsi_optimizer_update(t->rt->config, t->params, &run, t->state.data, t->compute);
 }
 
-/* A step that is recorded or replayed waits before it begins: what it waits for inside must be of the recording. */
+/* Before a replay, and before the update of other steps: a recording waits only for what is in it. */
 static ls_status await_snapshot(ls_trainer *t)
 {
     bool pending = t->snapshot_pending;
@@ -282,7 +302,9 @@ static ls_status queue_update(ls_trainer *t)
     const lsi_state_run *held;
     int n_held = lsi_trainer_held(t, &held);
 
-    LS_TRY(await_snapshot(t));
+    if (!t->recorder.capturing) {
+        LS_TRY(await_snapshot(t));
+    }
     for (int i = 0; i < n_held; i++) {
         LS_TRY(update_run(t, &held[i]));
     }
@@ -291,11 +313,20 @@ static ls_status queue_update(ls_trainer *t)
 
 /* ---- the step as callers drive it -------------------------------------------------------------------------------- */
 
-ls_status ls_trainer_begin(ls_trainer *trainer)
+/* Of a step that is queued as it is written: everything before its slots. */
+static ls_status open_step(ls_trainer *t)
 {
-    ls_trainer *t = trainer;
-    int parity = (int)(t->n_queued & 1);
+    t->next_slot = 0;
+    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued - t->first_step);
+    for (int i = 0; i < t->sizes.n_buckets; i++) {
+        t->bucket[i].n_waiting = t->bucket[i].n_params;
+    }
+    return queue_begin(t);
+}
 
+/* Everything before the slots of the step that is queued next. */
+static ls_status begin(ls_trainer *t)
+{
     LS_REQUIRE(t->n_queued < t->end_step, LS_ERR_CONFIG,
                "ls_trainer_begin of step %lld, but train.steps and train.epochs come to %lld (ls_trainer_n_steps)",
                (long long)t->n_queued + 1, (long long)t->end_step);
@@ -307,22 +338,24 @@ ls_status ls_trainer_begin(ls_trainer *trainer)
     if (t->rt->config->data.workers == 0) {
         LS_TRY(lsi_loader_fill(t->loader, t->n_queued));
     }
-    if (t->recording[parity] != NULL) {
+    LS_TRY(lsi_recorder_step(t, &t->replayed));
+    if (t->replayed != NULL) {
         t->next_slot = t->sizes.n_local;
         return await_snapshot(t);
     }
-    t->next_slot = 0;
-    t->overlaps = lsi_overlap_of_step(&t->overlap, t->n_queued - t->first_step);
-    for (int i = 0; i < t->sizes.n_buckets; i++) {
-        t->bucket[i].n_waiting = t->bucket[i].n_params;
+    return open_step(t);
+}
+
+/* A profiler's range for the step ends with ls_trainer_end. */
+ls_status ls_trainer_begin(ls_trainer *trainer)
+{
+    lsi_ranges_push(trainer->ranges, "step %lld", (long long)trainer->n_queued + 1);
+    ls_status status = begin(trainer);
+
+    if (status != LS_OK) {
+        lsi_ranges_pop(trainer->ranges);
     }
-    /* Two steps run as they are queued first: kernels that compile themselves do it there. */
-    t->capturing = t->use_recordings && t->n_queued - t->first_step >= 2 && t->overlap.decided;
-    if (t->capturing) {
-        LS_TRY(await_snapshot(t));
-        LS_TRY(t->backend->capture_begin(t->compute));
-    }
-    return queue_begin(t);
+    return status;
 }
 
 bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
@@ -351,6 +384,7 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
                 .first_sample = place->slot * t->rt->geometry.micro_batch,
                 .seed = (uint64_t)t->rt->config->train.seed,
                 .loss_seed = t->loss_seed,
+                .ranges = t->ranges,
                 .first_in_lane = place->first_in_lane,
             },
     };
@@ -358,10 +392,8 @@ bool ls_trainer_next_slot(ls_trainer *trainer, ls_slot **out)
     return true;
 }
 
-ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
+static ls_status queue_forward(ls_trainer *t, ls_slot *slot)
 {
-    ls_trainer *t = trainer;
-
     LS_TRY(queue_batch(t, slot->index));
     LS_TRY(trace_at(t, t->compute, LSI_POINT_SLOT_BEGIN, slot->index));
     slot->run.param_need = slot->index == 0 ? await_param : NULL;
@@ -371,9 +403,17 @@ ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
     return queue_faults(t, slot->index, true, ls_view_make(slot->run.record, 1, LS_F64));
 }
 
-ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
+ls_status ls_trainer_forward(ls_trainer *trainer, ls_slot *slot)
 {
-    ls_trainer *t = trainer;
+    lsi_ranges_push(trainer->ranges, "slot %lld forward", (long long)slot->index);
+    ls_status status = queue_forward(trainer, slot);
+
+    lsi_ranges_pop(trainer->ranges);
+    return status;
+}
+
+static ls_status queue_backward(ls_trainer *t, ls_slot *slot)
+{
     const lsi_place *place = &t->place[slot->index];
 
     slot->run.param_done = finish_param;
@@ -388,6 +428,15 @@ ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
     return place->last_in_lane ? queue_lane_adds(t, lane, 0, t->sizes.n_elements) : LS_OK;
 }
 
+ls_status ls_trainer_backward(ls_trainer *trainer, ls_slot *slot)
+{
+    lsi_ranges_push(trainer->ranges, "slot %lld backward", (long long)slot->index);
+    ls_status status = queue_backward(trainer, slot);
+
+    lsi_ranges_pop(trainer->ranges);
+    return status;
+}
+
 static ls_status queue_end(ls_trainer *t)
 {
     for (int i = 0; i < t->sizes.n_buckets && !t->overlaps; i++) {
@@ -395,34 +444,47 @@ static ls_status queue_end(ls_trainer *t)
     }
     LS_TRY(queue_exchange(t));
     LS_TRY(queue_commit(t));
-    if (!t->capturing) {
+    if (!t->recorder.capturing) {
         LS_TRY(t->backend->event_record(t->committed[t->n_queued & 1], t->compute));
     }
     return queue_update(t);
 }
 
-ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
+ls_status lsi_step_queue(ls_trainer *trainer)
 {
-    ls_trainer *t = trainer;
-    int parity = (int)(t->n_queued & 1);
-    bool replays = t->recording[parity] != NULL;
+    ls_slot *slot;
 
+    LS_TRY(open_step(trainer));
+    while (ls_trainer_next_slot(trainer, &slot)) {
+        LS_TRY(ls_trainer_forward(trainer, slot));
+        LS_TRY(ls_trainer_backward(trainer, slot));
+    }
+    return queue_end(trainer);
+}
+
+/* The host can wait only for an event outside of the recording, so behind the whole step. */
+static ls_status queue_replay(ls_trainer *t)
+{
+    LS_TRY(t->backend->replay(t->replayed));
+    return t->backend->event_record(t->committed[t->n_queued & 1], t->compute);
+}
+
+static ls_status end(ls_trainer *t)
+{
     LS_REQUIRE(t->next_slot == t->sizes.n_local, LS_ERR_INTERNAL, "ls_trainer_end with %lld slots of the step not run",
                (long long)(t->sizes.n_local - t->next_slot));
-    if (!replays) {
-        LS_TRY(queue_end(t));
-    }
-    if (t->capturing) {
-        t->capturing = false;
-        LS_TRY(t->backend->capture_end(t->compute, &t->recording[parity]));
-    }
-    if (t->recording[parity] != NULL) {
-        LS_TRY(t->backend->replay(t->recording[parity]));
-        LS_TRY(t->backend->event_record(t->committed[parity], t->compute));
-    }
+    LS_TRY(t->replayed != NULL ? queue_replay(t) : queue_end(t));
     t->n_queued++;
-    lsi_trainer_fill_info(t, info);
     return LS_OK;
+}
+
+ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
+{
+    ls_status status = end(trainer);
+
+    lsi_ranges_pop(trainer->ranges);
+    lsi_trainer_fill_info(trainer, info);
+    return status;
 }
 
 /* Makes the layers' weights whole on every rank, as the next step's beginning would. */

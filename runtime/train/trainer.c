@@ -303,8 +303,6 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     t->graph = graph;
     t->data = data;
     t->hooks = options->hooks != NULL ? *options->hooks : (lsi_step_hooks){.steps_in_flight = 1};
-    t->use_recordings = strcmp(config->device.graphs, "on") == 0;
-    lsi_overlap_open(&t->overlap, config, runtime->geometry.world);
     t->end_step = lsi_trainer_run_steps(config, data->n_samples);
     t->schedule = configured_schedule;
     t->schedule_argument = t;
@@ -314,7 +312,11 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     t->loss_seed = (float)ldexp(1.0, -k);
 
     lsi_watchdog_enter(runtime->watchdog, "building the trainer");
-    ls_status status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
+    ls_status status = lsi_recorder_open(t);
+    if (status == LS_OK) {
+        lsi_overlap_open(&t->overlap, config, runtime->geometry.world, t->recorder.records);
+        status = lsi_runtime_agree(runtime, lay_out(t, loss, options));
+    }
     if (status == LS_OK) {
         status = check_same_model(t);
     }
@@ -337,6 +339,7 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     t->next_slot = t->sizes.n_local;
     lsi_timeline_open(&t->timeline, t->device);
+    t->ranges = lsi_ranges_open();
     lsi_watchdog_enter(runtime->watchdog, "training");
     lsi_observe_begin(t);
     t->child.release = release;
@@ -379,11 +382,8 @@ void ls_trainer_destroy(ls_trainer **trainer)
     }
     lsi_observe_end(t);
     lsi_loader_destroy(&t->loader);
-    for (int i = 0; i < 2; i++) {
-        if (t->recording[i] != NULL) {
-            t->backend->recording_destroy(t->recording[i]);
-        }
-    }
+    lsi_recorder_close(t);
+    lsi_ranges_close(t->ranges);
     lsi_trainer_release(t);
     lsi_lanes_free(&t->lanes);
     lsi_memory_free(t->place);

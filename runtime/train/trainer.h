@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "backend/ranges.h"
 #include "data/loader.h"
 #include "graph/plan.h"
 #include "metrics/timeline.h"
@@ -12,6 +13,7 @@
 #include "train/fault.h"
 #include "train/memory.h"
 #include "train/overlap.h"
+#include "train/recorder.h"
 #include "train/runtime.h"
 #include "train/state.h"
 
@@ -107,8 +109,8 @@ struct ls_trainer {
     ls_collective *exchange_collective;
 
     lsi_loader *loader;
-    ls_recording *recording[2]; /* by step parity; NULL until captured */
-    bool use_recordings, capturing;
+    lsi_recorder recorder;
+    ls_recording *replayed;     /* of the step being queued; NULL: it is queued as it is written. The recorder's */
     lsi_overlap overlap;
     lsi_faults faults;
     lsi_step_hooks hooks;
@@ -130,6 +132,7 @@ struct ls_trainer {
     lsi_timeline timeline;
     lsi_trace *trace;           /* borrowed; NULL: none. Set before the first step */
     lsi_step_times times;       /* this rank's, of step n_done */
+    lsi_ranges *ranges;         /* of the thread that queues steps; NULL: no profiler listens */
 };
 
 /* Whether the data set feeds the graph: else ERR_CONFIG with both sides. `what`: what the message calls the data. */

@@ -19,7 +19,7 @@ CASES = [
     ({"CUSIM_FAIL": "ncclCommGetAsyncError@2=6"}, {}, COMM, "ncclCommInitRankConfig: remote process exited"),
     ({"CUSIM_FAIL": "ncclSend@4=2"}, {}, COMM, "ncclSend to rank "),
     ({"CUSIM_FAIL": "ncclRecv@1=2"}, {"device.graphs": "on"}, COMM, "ncclRecv from rank "),
-    ({"CUSIM_FAIL": "ncclGroupEnd@5=6"}, {}, COMM, "ncclGroupEnd: remote process exited"),
+    ({"CUSIM_FAIL": "ncclGroupEnd@3=6"}, {}, COMM, "ncclGroupEnd: remote process exited"),
     ({"CUSIM_FAIL": "ncclAllGather@1=3"}, {}, COMM, "gather of "),
     ({"CUSIM_FAIL": "ncclReduceScatter@2=2"}, {"comm.reduction": "fast"}, COMM, "fast reduction of "),
     ({"CUSIM_FAIL": "ncclAllReduce@2=2"}, {"comm.reduction": "fast", "comm.zero": "0"}, COMM, "fast reduction of "),
@@ -27,7 +27,7 @@ CASES = [
     ({"CUSIM_NCCL_HANG": "1:7"}, {}, TIMEOUT, STILL),
     ({"CUSIM_NCCL_HANG": "0:9"}, {"device.graphs": "on"}, TIMEOUT, STILL),
     ({"CUSIM_NCCL_KILL": "1:7", "CUSIM_NCCL_DETECT": "1"}, {}, KILLED, ""),
-    ({"CUSIM_FAIL": "ncclRecv@5=kill"}, {}, KILLED, ""),
+    ({"CUSIM_FAIL": "ncclRecv@3=kill"}, {}, KILLED, ""),
     ({"CUSIM_DEVICES": "1"}, {"comm.transport": "nccl"}, CONFIG, "ranks 0 and 1 both use the GPU at "),
     ({}, {"comm.transport": "nccl", "device.backend": "cpu"}, CONFIG, "this run is on the cpu backend"),
 ]

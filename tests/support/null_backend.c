@@ -338,6 +338,13 @@ static void null_abort(ls_device *device)
     __atomic_store_n(&((null_device *)device)->aborted, 1, __ATOMIC_RELAXED);
 }
 
+static ls_recordable null_recordable(ls_device *device, const char **out_why)
+{
+    (void)device;
+    *out_why = NULL;
+    return LS_RECORD_GLADLY;
+}
+
 static void null_fail(ls_device *device, ls_status status, const char *message)
 {
     null_device *d = (null_device *)device;
@@ -378,6 +385,7 @@ const ls_backend null_backend = {
     .stamps = null_stamps,
     .stamp_count = null_stamp_count,
     .work_count = null_work_count,
+    .recordable = null_recordable,
     .capture_begin = null_capture_begin,
     .capture_end = null_capture_end,
     .replay = null_replay,

@@ -35,22 +35,25 @@ def one_by_one():
         yield dict(BASE, **{"np": np, "comm.transport": transport})
 
 
-def pairwise(seed):
-    """Combinations in which every pair of values of two factors occurs: greedy, from random candidates."""
+def pairwise(seed, factors=None, fits=lambda combination: True):
+    """Combinations in which every pair of values of two factors occurs: greedy, from random candidates. `fits`: whether
+    a combination, or a pair of values alone, may be."""
+    factors = factors or FACTORS
     rng = random.Random(seed)
-    names = list(FACTORS)
-    missing = {(a, x, b, y) for a, b in itertools.combinations(names, 2) for x in FACTORS[a] for y in FACTORS[b]}
+    names = list(factors)
+    missing = {(a, x, b, y) for a, b in itertools.combinations(names, 2) for x in factors[a] for y in factors[b]
+               if fits({a: x, b: y})}
 
     def covers(combination):
         return {(a, combination[a], b, combination[b]) for a, b in itertools.combinations(names, 2)} & missing
 
     while missing:
         candidates = []
-        for _ in range(20):
-            combination = {name: rng.choice(FACTORS[name]) for name in names}
+        while len(candidates) < 20:
+            combination = {name: rng.choice(factors[name]) for name in names}
             a, x, b, y = rng.choice(sorted(missing, key=str))
             combination.update({a: x, b: y})
-            candidates.append(combination)
+            candidates += [combination] if fits(combination) else []
         best = max(candidates, key=lambda c: len(covers(c)))
         missing -= covers(best)
         yield best

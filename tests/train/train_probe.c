@@ -1,9 +1,11 @@
-/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--snapshots] [--leave-out WAIT] section.key=value...
+/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--snapshots] [--leave-out WAIT] [--plant NAME STEP]
+ *             section.key=value...
  *
  * Trains what the settings say through the real runtime and trainer, for tests that need what the trainer program does
  * not offer: the gradient of the last step (FILE: loss f64, counted f64, n i64, n gradients f32), targets masked by a
  * coin per sample and position (A and B are complementary), two steps in flight, a snapshot
- * of the state after every step, and a step with one wait left out. */
+ * of the state after every step, a step with one wait left out, and a violation planted into one
+ * (probe_plants.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "base/random.h"
 #include "data/datasets.h"
 #include "models/models.h"
+#include "train/probe_plants.h"
 #include "train/trainer.h"
 
 typedef struct probe {
@@ -21,6 +24,8 @@ typedef struct probe {
     char mask;                  /* 0, 'A' or 'B' */
     bool snapshots;
     lsi_step_hooks hooks;
+    const probe_plant *plant;   /* NULL: none */
+    int64_t plant_step;         /* from 1 */
     const char **sets;
     int n_sets;
     int64_t seed;
@@ -93,8 +98,16 @@ static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
         usleep(300000);
     }
     while (t->n_queued < t->end_step) {
+        bool planted = p->plant != NULL && t->n_queued + 1 == p->plant_step;
+
         LS_TRY(ls_trainer_begin(t));
+        if (planted && p->plant->in_step != NULL) {
+            LS_TRY(p->plant->in_step(t));
+        }
         while (ls_trainer_next_slot(t, &slot)) {
+            if (planted && p->plant->before_slot != NULL) {
+                LS_TRY(p->plant->before_slot(t));
+            }
             LS_TRY(ls_trainer_forward(t, slot));
             LS_TRY(ls_trainer_backward(t, slot));
         }
@@ -137,6 +150,17 @@ static ls_status run(const probe *p, ls_runtime *rt)
     return status;
 }
 
+static const probe_plant *find_plant(const char *name)
+{
+    const probe_plant *plant = probe_plant_find(name);
+
+    if (plant == NULL) {
+        fprintf(stderr, "train_probe: nothing to plant is called '%s'\n", name);
+        exit(2);
+    }
+    return plant;
+}
+
 static lsi_step_wait find_wait(const char *name)
 {
 #define ROW(wait, text)                 \
@@ -172,6 +196,9 @@ int main(int argc, char **argv)
             p.snapshots = true;
         } else if (strcmp(argv[i], "--leave-out") == 0) {
             p.hooks.left_out = find_wait(argv[++i]);
+        } else if (strcmp(argv[i], "--plant") == 0) {
+            p.plant = find_plant(argv[++i]);
+            p.plant_step = atoll(argv[++i]);
         } else {
             sets[p.n_sets++] = argv[i];
         }

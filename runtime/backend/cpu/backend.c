@@ -93,6 +93,13 @@ static ls_status host_flag_wait_change(ls_device *device, ls_flag *flag, uint32_
     return host_wait(device, flag, LSI_WORD_DIFFERENT, value, seconds, out);
 }
 
+static ls_recordable recordable(ls_device *device, const char **out_why)
+{
+    (void)device;
+    *out_why = "queueing costs the cpu backend next to nothing";
+    return LS_RECORD_IF_ASKED;
+}
+
 const ls_backend lsi_cpu_backend = {
     .struct_size = sizeof(ls_backend),
     .name = "cpu",
@@ -124,6 +131,7 @@ const ls_backend lsi_cpu_backend = {
     .stamps = lsi_cpu_device_stamps,
     .stamp_count = lsi_cpu_device_stamp_count,
     .work_count = lsi_cpu_device_work_count,
+    .recordable = recordable,
     .capture_begin = lsi_cpu_recording_begin,
     .capture_end = lsi_cpu_recording_end,
     .replay = lsi_cpu_recording_replay,

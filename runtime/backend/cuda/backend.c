@@ -47,6 +47,7 @@ const ls_backend lsi_cuda_backend = {
     .stamps = lsi_cuda_stamps,
     .stamp_count = lsi_cuda_stamp_count,
     .work_count = lsi_cuda_stamp_count,     /* kernels are not seen one by one */
+    .recordable = lsi_cuda_recording_possible,
     .capture_begin = lsi_cuda_recording_begin,
     .capture_end = lsi_cuda_recording_end,
     .replay = lsi_cuda_recording_replay,

@@ -3,6 +3,14 @@
 #include "backend/cuda/error.h"
 #include "base/memory.h"
 
+ls_recordable lsi_cuda_recording_possible(ls_device *device, const char **out_why)
+{
+    bool waits = ((const lsi_cuda_device *)device)->sync_each_op;
+
+    *out_why = waits ? "device.sync_each_op = true waits after every op" : NULL;
+    return waits ? LS_RECORD_NEVER : LS_RECORD_GLADLY;
+}
+
 uint32_t lsi_cuda_recording_mark(lsi_cuda_device *device)
 {
     return ++device->capture->n_records;

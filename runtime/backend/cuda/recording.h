@@ -17,6 +17,8 @@ uint32_t lsi_cuda_recording_mark(lsi_cuda_device *device);
 /* Makes the open capture worthless, because a call inside it failed, and passes the status on. */
 ls_status lsi_cuda_recording_spoil(lsi_cuda_device *device, ls_status status);
 
+/* What a driver cannot capture it tells when it is asked to; a device that waits for every op would find none. */
+ls_recordable lsi_cuda_recording_possible(ls_device *device, const char **out_why);
 ls_status lsi_cuda_recording_begin(ls_stream *origin);
 ls_status lsi_cuda_recording_end(ls_stream *origin, ls_recording **out);
 ls_status lsi_cuda_recording_replay(ls_recording *recording);

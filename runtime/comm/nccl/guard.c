@@ -90,7 +90,7 @@ static bool has_work(lsi_nccl_comm *comm)
 
     pthread_mutex_lock(&device->mutex);
     for (const lsi_cuda_queue *s = device->capture == NULL ? device->streams : NULL; s != NULL; s = s->next) {
-        if (&s->head == atomic_load(&comm->stream)) {
+        if (!pending && (&s->head == atomic_load(&comm->stream) || &s->head == atomic_load(&comm->origin))) {
             pending = cudaStreamQuery(s->cuda) == cudaErrorNotReady;
             (void)cudaGetLastError();
         }

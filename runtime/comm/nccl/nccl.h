@@ -80,7 +80,8 @@ struct lsi_nccl_comm {
     pthread_mutex_t use; /* held during calls on it; a thread that gives it up holds it, too */
     atomic_bool aborted, closing;
     _Atomic(const lsi_nccl_collective *) current; /* launched or captured last, */
-    _Atomic(const ls_stream *) stream;            /* and on which stream */
+    _Atomic(const ls_stream *) stream;            /* and on which stream it was launched; */
+    _Atomic(const ls_stream *) origin;            /* of the capture: replays run there */
     pthread_t guard;
     bool has_guard;
 

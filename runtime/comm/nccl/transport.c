@@ -121,7 +121,11 @@ static ls_status nccl_launch(ls_collective *head, ls_stream *stream)
     pthread_mutex_lock(&comm->use);
     if (!skip && comm->nccl != NULL && !atomic_load(&comm->aborted)) {
         atomic_store(&comm->current, collective);
-        atomic_store(&comm->stream, stream);
+        if (device->capture != NULL) {
+            atomic_store(&comm->origin, &device->capture->origin->head);
+        } else {
+            atomic_store(&comm->stream, stream);
+        }
         status = collective->queue(comm, collective, lsi_cuda_stream(stream));
     }
     pthread_mutex_unlock(&comm->use);

@@ -93,6 +93,10 @@ LS_MUST_USE ls_status ls_op_register(ls_device *device, const ls_op *op);
 /* Queues the op; the arguments are copied. Views of count 0 are "not given". */
 LS_MUST_USE ls_status ls_op_launch(ls_stream *stream, const ls_op *op, const void *arguments);
 
+/* What stands against recording work and replaying it: nothing; something that only those accept who ask for it; or it
+ * cannot be done. */
+typedef enum ls_recordable { LS_RECORD_GLADLY, LS_RECORD_IF_ASKED, LS_RECORD_NEVER } ls_recordable;
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 /* Every entry is mandatory; a table with a hole or a wrong struct_size is refused. */
@@ -148,6 +152,7 @@ struct ls_backend {
     /* Between begin and end work is recorded, not run. Other streams join by waiting for an event recorded inside the
      * capture, and must end with a record that a captured stream waits for. A recording waits only for events it
      * recorded itself. Replays of it run one after the other; order after a replay through the origin stream only. */
+    ls_recordable (*recordable)(ls_device *device, const char **out_why);     /* why: for messages; NULL when gladly */
     ls_status (*capture_begin)(ls_stream *origin);
     ls_status (*capture_end)(ls_stream *origin, ls_recording **out);
     ls_status (*replay)(ls_recording *recording);

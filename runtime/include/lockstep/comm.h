@@ -24,10 +24,13 @@ typedef struct ls_partial {
 
 typedef struct ls_transport ls_transport;
 
-/* Every entry is mandatory. prepare_* calls and open/close are collective; all ranks pass the same n and order. */
+/* Every function is mandatory. prepare_* calls and open/close are collective; all ranks pass the same n and order. */
 struct ls_transport {
     size_t struct_size;
     const char *name;       /* the word used in comm.transport */
+    /* Why recorded launches gain nothing, in a few words for messages: device.graphs = auto then leaves recording. NULL:
+     * launches are work of the device alone. */
+    const char *not_recorded;
 
     void (*close)(ls_comm *comm);
 

@@ -231,7 +231,9 @@ bool cusim_lock_is_nested(void);
 int cusim_count_call(cusim_function function, int stream_id, const char *details); /* counts, records; injected code */
 unsigned cusim_function_flags(cusim_function function);
 const char *cusim_function_name(cusim_function function);
-void cusim_record_run(const op *operation, int stream_id, double start, double end);
+/* node: its number in its graph, in the order of the capture; -1: not of a graph. */
+void cusim_record_queued(const op *operation, int stream_id, int node);
+void cusim_record_run(const op *operation, int stream_id, int node, double start, double end);
 
 /* ---- runtime_op.c --------------------------------------------------------------------------- */
 

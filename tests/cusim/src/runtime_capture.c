@@ -75,6 +75,7 @@ cudaError_t cusim_capture_add(op *o, cusim_stream *stream)
         return error;
     }
     graph_node *node = cusim_graph_add(c->graph, o, stream->frontier, stream->n_frontier);
+    cusim_record_queued(o, stream->id, node->index);
     return set_frontier(stream, &node, 1);
 }
 

@@ -163,7 +163,7 @@ static progress perform_node(graph_run *run, const graph_node *node, cusim_strea
         step->end = start + step->op->seconds;
         run->n_left--;
         CUSIM_TS(__tsan_release(&step->tsan);)
-        cusim_record_run(step->op, stream->id, start, step->end);
+        cusim_record_run(step->op, stream->id, node->index, start, step->end);
     }
     CUSIM_TS(__tsan_switch_to_fiber(self, 1);)
     return made;

@@ -107,6 +107,7 @@ cudaError_t cusim_queue(op *o, cusim_stream *stream)
     o->queued_at = cusim.host_seconds;
     add_dependencies(o, stream);
     o->sequence = ++stream->n_queued;
+    cusim_record_queued(o, stream->id, -1);
     if (stream->last != NULL)
         stream->last->next = o;
     else

@@ -173,10 +173,29 @@ int cusim_count_call(cusim_function function, int stream_id, const char *details
     return cusim_inject(functions[function].name);
 }
 
-void cusim_record_run(const op *operation, int stream_id, double start, double end)
+struct node_text {
+    char text[24];
+};
+
+static struct node_text node_text(int node)
+{
+    struct node_text out = {""};
+    if (node >= 0)
+        snprintf(out.text, sizeof out.text, " node=%d", node);
+    return out;
+}
+
+void cusim_record_queued(const op *operation, int stream_id, int node)
 {
     if (record_file() != NULL)
-        cusim_record("run stream=%d from=%.9f to=%.9f %s", stream_id, start, end, operation->name);
+        cusim_record("queue stream=%d%s %s", stream_id, node_text(node).text, operation->name);
+}
+
+void cusim_record_run(const op *operation, int stream_id, int node, double start, double end)
+{
+    if (record_file() != NULL)
+        cusim_record("run stream=%d from=%.9f to=%.9f%s %s", stream_id, start, end, node_text(node).text,
+                     operation->name);
 }
 
 void cusim_mark(const char *text)

@@ -35,7 +35,7 @@ static void finish(op *o, cusim_stream *stream)
     else if (o->kind == OP_WAIT_VALUE)
         stream->seconds = later(stream->seconds, cusim.host_seconds);
     stream->seconds += o->seconds;
-    cusim_record_run(o, stream->id, start, stream->seconds);
+    cusim_record_run(o, stream->id, -1, start, stream->seconds);
     stream->first = o->next;
     if (stream->first == NULL)
         stream->last = NULL;
