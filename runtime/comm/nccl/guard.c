@@ -30,7 +30,7 @@ static void *give_up_main(void *argument)
 {
     giving_up *g = argument;
 
-    lsi_cuda_device_enter(g->device);
+    (void)lsi_cuda_device_enter(g->device);
     (void)ncclCommAbort(g->nccl);
     atomic_store(&g->done, true);
     drop(g);
@@ -99,6 +99,15 @@ static bool has_work(lsi_nccl_comm *comm)
     return pending;
 }
 
+/* Ranks see the same standstill at the same time: each waits a second for those before it to tell of it, some of whom
+ * may be gone. */
+static double patience(const lsi_nccl_comm *comm)
+{
+    const int most = 10;
+
+    return comm->timeout_seconds + (comm->head.rank < most ? comm->head.rank : most);
+}
+
 /* The GPU moves when it stamps: a step does so many times, around every collective. */
 static ls_status check_moves(lsi_nccl_comm *comm, watch *w)
 {
@@ -108,7 +117,7 @@ static ls_status check_moves(lsi_nccl_comm *comm, watch *w)
         w->stamps = stamps;
         w->still_since = w->now;
     }
-    LS_REQUIRE(w->now - w->still_since <= comm->timeout_seconds, LS_ERR_TIMEOUT,
+    LS_REQUIRE(w->now - w->still_since <= patience(comm), LS_ERR_TIMEOUT,
                "rank %d of %d: GPU %d has stood still for %g s (comm.timeout) with communication queued (last: %s): "
                "another rank is gone, stopped or held up; NCCL does not tell which",
                comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
@@ -124,7 +133,7 @@ static ls_status ask(lsi_nccl_comm *comm, watch *w)
     if (pthread_mutex_trylock(&comm->use) != 0) {
         /* A launch waits as long itself, for NCCL; longer is inside one call. */
         LS_REQUIRE(
-            w->now - w->call_since <= comm->timeout_seconds + 1, LS_ERR_TIMEOUT,
+            w->now - w->call_since <= patience(comm) + 1, LS_ERR_TIMEOUT,
             "rank %d of %d: a call of NCCL for GPU %d has not returned after %g s (comm.timeout; %s): another rank "
             "is gone, stopped or held up",
             comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
@@ -132,8 +141,10 @@ static ls_status ask(lsi_nccl_comm *comm, watch *w)
     }
     w->call_since = w->now;
     if (comm->nccl != NULL && !atomic_load(&comm->aborted)) {
-        (void)ncclCommGetAsyncError(comm->nccl, &state);
-        status = lsi_nccl_check(comm, state, "a peer or the way to it has failed");
+        status = lsi_nccl_check(comm, ncclCommGetAsyncError(comm->nccl, &state), "ncclCommGetAsyncError");
+        if (status == LS_OK) {
+            status = lsi_nccl_check(comm, state, "a peer or the way to it has failed");
+        }
     }
     pthread_mutex_unlock(&comm->use);
     LS_TRY(status);
@@ -146,7 +157,7 @@ static void *guard_main(void *argument)
     watch w = {.now = lsi_clock_seconds()};
 
     w.call_since = w.still_since = w.now;
-    lsi_cuda_device_enter(comm->device);
+    (void)lsi_cuda_device_enter(comm->device); /* a thread that only asks */
     for (int looks = 1; !atomic_load(&comm->closing); looks++) {
         usleep(LOOK_MICROSECONDS);
         if (looks % LOOKS_PER_QUESTION != 0) {

@@ -131,8 +131,9 @@ struct ls_backend {
 
     ls_status (*flag_set)(ls_stream *stream, ls_flag *flag, uint32_t value);
     ls_status (*flag_wait)(ls_stream *stream, ls_flag *flag, uint32_t value);     /* until equal */
-    /* Any host thread may call these two. The wait ends with LS_ERR_TIMEOUT after `seconds` (<= 0: never), and with
-     * LS_ERR_INTERNAL at once after an abort. */
+    /* Any host thread may call these two. The wait ends with LS_ERR_TIMEOUT after `seconds` (<= 0: never), at once with
+     * LS_ERR_INTERNAL after an abort and with the failure after one, the flag being right or not: flags are set although
+     * the work before them was skipped. */
     void (*host_flag_set)(ls_device *device, ls_flag *flag, uint32_t value);
     ls_status (*host_flag_wait)(ls_device *device, ls_flag *flag, uint32_t value, double seconds);
     /* Likewise until the word differs from `value`; *out is what it is then. For transports: a word of requests. */
@@ -153,7 +154,8 @@ struct ls_backend {
     ls_status (*replay)(ls_recording *recording);
     void (*recording_destroy)(ls_recording *recording); /* no replay may be running */
 
-    /* Any thread: queued waits return, queued work is skipped, records and flag sets still run, host waits fail. */
+    /* Any thread: queued waits return, queued work is skipped, records and flag sets still run, host waits fail. The same
+     * after work that failed. */
     void (*abort)(ls_device *device);
     /* Any thread: makes the next sync fail with this status and message, as failed work would. For helper threads. */
     void (*fail)(ls_device *device, ls_status status, const char *message);
