@@ -91,6 +91,7 @@ const ls_backend lsi_cpu_backend = {
     .open = lsi_cpu_device_open,
     .close = lsi_cpu_device_close,
     .memory_info = lsi_cpu_memory_info,
+    .place = lsi_cpu_device_place,
     .describe = lsi_cpu_device_describe,
     .variant = lsi_cpu_device_variant,
     .alloc = lsi_cpu_memory_alloc,

@@ -71,6 +71,9 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     LSI_CUDA_TRY(d->ordinal, cudaGetDeviceProperties(&properties, d->ordinal), "cannot read what it is");
     LSI_CUDA_TRY(d->ordinal, cudaDriverGetVersion(&driver), "cannot read the driver's version");
     LSI_CUDA_TRY(d->ordinal, cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
+    for (size_t i = 0; i < sizeof properties.uuid.bytes; i++) {
+        snprintf(d->place + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
+    }
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
     snprintf(d->description, sizeof d->description,
              "cuda %s, %d SMs, %s, driver %d.%d, runtime %d.%d, cuBLASLt %d.%d.%d", properties.name,
@@ -164,6 +167,11 @@ void lsi_cuda_device_close(ls_device *device)
 const char *lsi_cuda_device_describe(ls_device *device)
 {
     return ((lsi_cuda_device *)device)->description;
+}
+
+const char *lsi_cuda_device_place(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->place;
 }
 
 const char *lsi_cuda_device_variant(ls_device *device)

@@ -23,6 +23,7 @@ typedef struct lsi_cuda_device {
     int capability; /* of the kernels to choose: 10 x major + minor, at most the GPU's */
     bool sync_each_op, tf32;
     char description[512], variant[8];
+    char place[33]; /* the GPU's UUID, or that of the part of it that this is, in hex digits */
     lsi_cuda_driver driver;
 
     uint32_t stopped;
@@ -46,6 +47,7 @@ typedef struct lsi_cuda_device {
 ls_status lsi_cuda_device_open(const ls_device_options *options, ls_device **out);
 void lsi_cuda_device_close(ls_device *device);
 const char *lsi_cuda_device_describe(ls_device *device);
+const char *lsi_cuda_device_place(ls_device *device);
 const char *lsi_cuda_device_variant(ls_device *device);
 
 /* Makes the GPU current in the calling thread. What follows a failure would be done on another GPU: only what frees

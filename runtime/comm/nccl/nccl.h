@@ -21,6 +21,7 @@
 #include "backend/cuda/device.h"
 #include "comm/reduction.h"
 #include "comm/transports.h"
+#include "job/watchdog.h"
 
 typedef struct lsi_nccl_comm lsi_nccl_comm;
 typedef struct lsi_nccl_collective lsi_nccl_collective;
@@ -70,6 +71,7 @@ struct lsi_nccl_comm {
     const lsi_cuda_device *device;
     lsi_memory_account *account;
     double timeout_seconds;
+    const lsi_watchdog *watchdog; /* NULL: none */
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
     size_t piece_bytes;

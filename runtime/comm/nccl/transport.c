@@ -226,6 +226,7 @@ static ls_status make(const lsi_comm_options *options, lsi_nccl_comm **out)
     comm->device = (const lsi_cuda_device *)options->device;
     comm->account = options->account;
     comm->timeout_seconds = options->timeout_seconds;
+    comm->watchdog = options->watchdog;
     comm->on_failure = options->on_failure;
     comm->failure_argument = options->failure_argument;
     comm->piece_bytes = piece_bytes(options);
