@@ -50,8 +50,8 @@ typedef struct lsi_sizes_trial {
 } lsi_sizes_trial;
 
 /* Collective, agreed. Fails when what is planned is more than is free: said before the first byte is allocated, instead
- * of after minutes of filling memory that then runs out. The message has the sizes by class, what is free, and the largest
- * micro_batch that fits, or what else there is to do. */
+ * of after minutes of filling memory that then runs out. The message has the sizes by class, what is free, and the
+ * largest micro_batch that fits, or what else there is to do. */
 LS_MUST_USE ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial);
 /* Collective. `mine` is what allocating came to on this rank, which holds `held` by now. Returns it; where memory was
  * missing, with the same words behind the cause. */

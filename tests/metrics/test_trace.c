@@ -46,7 +46,8 @@ static void remove_folder(void)
 
 static lsi_trace *open_trace(int64_t max_spans)
 {
-    lsi_trace_options options = {.job = job, .device = &device.head, .account = &account, .path = path, .max_spans = max_spans};
+    lsi_trace_options options = {
+        .job = job, .device = &device.head, .account = &account, .path = path, .max_spans = max_spans};
     lsi_trace *trace;
 
     CHECK_OK(lsi_trace_open(&options, &trace));
