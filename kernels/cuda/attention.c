@@ -82,11 +82,10 @@ static bool is_plain(lsi_attention_path path)
     return path == LSI_ATTENTION_F32 || path == LSI_ATTENTION_F16_PLAIN;
 }
 
+/* Some kernels ask for more shared memory first. */
 static ls_status launched(const char *op, cudaError_t error)
 {
-    LS_REQUIRE(error == cudaSuccess, LS_ERR_DEVICE, "%s: the kernel was not launched: %s (%s)", op,
-               cudaGetErrorString(error), cudaGetErrorName(error));
-    return LS_OK;
+    return lsi_cuda_called(op, "cudaFuncSetAttribute or cudaLaunchKernel", error);
 }
 
 /* What both argument structs hold. */

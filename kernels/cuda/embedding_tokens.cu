@@ -165,7 +165,7 @@ extern "C" ls_status lsi_cuda_embedding_tokens(ls_stream *stream, const lsi_embe
                "embedding_bwd: %lld tokens of one micro-batch are more than the workspace has room for", (long long)n);
     if (!a.accumulate_wte && a.rows * a.width > 0) {
         /* Apart from the sums: most rows are touched by no token. */
-        LS_TRY(lsi_cuda_launched("embedding_bwd", cudaMemsetAsync(a.dwte.data, 0,
+        LS_TRY(lsi_cuda_called("embedding_bwd", "cudaMemsetAsync", cudaMemsetAsync(a.dwte.data, 0,
                                                                   (size_t)(a.rows * a.width) * sizeof(float), on)));
     }
     if (n == 0 || a.width == 0) {

@@ -44,14 +44,15 @@ static ls_status multiply(ls_stream *stream, const lsi_gemm_args *a, const lsi_g
         cublasStatus_t status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                                &a->bias.data, sizeof a->bias.data);
         if (status != CUBLAS_STATUS_SUCCESS) {
-            return lsi_gemm_plan_fail(shape, status, "cannot give the bias to a");
+            return lsi_gemm_plan_fail(shape, status, "cublasLtMatmulDescSetAttribute", "cannot give the bias to a");
         }
     }
     cublasStatus_t status =
         cublasLtMatmul(handle, plan->operation, &one, a->b.data, plan->first, a->a.data, plan->second, &beta, a->c.data,
                        plan->result, a->c.data, plan->result, &plan->algorithm, lsi_cuda_workspace(stream),
                        plan->workspace_bytes, lsi_cuda_stream(stream));
-    return status == CUBLAS_STATUS_SUCCESS ? LS_OK : lsi_gemm_plan_fail(shape, status, "cuBLASLt refused a");
+    return status == CUBLAS_STATUS_SUCCESS ? LS_OK
+                                           : lsi_gemm_plan_fail(shape, status, "cublasLtMatmul", "cuBLASLt refused a");
 }
 
 /* All given views (count above 0) of one type, which is f32, f16 or bf16. */

@@ -20,11 +20,12 @@ typedef struct plans {
 
 static const char plans_key;
 
-ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *what)
+ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *call, const char *what)
 {
     return LS_FAIL(status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE,
-                   "%s %s product of m = %lld, n = %lld, k = %lld: %s", what, ls_dtype_name((ls_dtype)shape->factors),
-                   (long long)shape->m, (long long)shape->n, (long long)shape->k, cublasLtGetStatusString(status));
+                   "%s %s product of m = %lld, n = %lld, k = %lld: %.*s: %s", what,
+                   ls_dtype_name((ls_dtype)shape->factors), (long long)shape->m, (long long)shape->n,
+                   (long long)shape->k, (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
 /* ---- descriptors --------------------------------------------------------------------------------------------- */
@@ -38,7 +39,7 @@ static cudaDataType_t cuda_type(int32_t dtype)
     do {                                                                                                               \
         cublasStatus_t try_status = (expression);                                                                      \
         if (try_status != CUBLAS_STATUS_SUCCESS) {                                                                     \
-            return lsi_gemm_plan_fail(shape, try_status, what);                                                        \
+            return lsi_gemm_plan_fail(shape, try_status, #expression, what);                                           \
         }                                                                                                              \
     } while (0)
 
@@ -105,15 +106,18 @@ static ls_status set_preference(const lsi_gemm_shape *shape, cublasLtMatmulPrefe
     return LS_OK;
 }
 
-/* The mask above is a preference; this is the rule. */
-static bool is_deterministic(const cublasLtMatmulAlgo_t *algorithm)
+/* The mask above is a preference; this is the rule. An algorithm that cannot be asked is no reason to take the next one:
+ * other ranks would take this one. */
+static ls_status check_deterministic(const lsi_gemm_shape *shape, const cublasLtMatmulAlgo_t *algorithm, bool *out)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
     size_t written;
 
-    return cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                                sizeof scheme, &written) == CUBLAS_STATUS_SUCCESS &&
-           (scheme & ~allowed_reductions) == 0;
+    TRY(cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                                             &written),
+        "cannot read the order of sums of a");
+    *out = (scheme & ~allowed_reductions) == 0;
+    return LS_OK;
 }
 
 static ls_status choose(cublasLtHandle_t handle, lsi_gemm_plan *plan, cublasLtMatmulPreference_t preference)
@@ -127,14 +131,20 @@ static ls_status choose(cublasLtHandle_t handle, lsi_gemm_plan *plan, cublasLtMa
                                        preference, MAX_PROPOSALS, proposals, &n),
         "cuBLASLt has no algorithm for a");
     for (int i = 0; i < n; i++) {
-        if (proposals[i].state == CUBLAS_STATUS_SUCCESS && proposals[i].workspaceSize <= LSI_CUDA_WORKSPACE_BYTES &&
-            is_deterministic(&proposals[i].algo)) {
+        bool deterministic = false;
+
+        if (proposals[i].state != CUBLAS_STATUS_SUCCESS || proposals[i].workspaceSize > LSI_CUDA_WORKSPACE_BYTES) {
+            continue;
+        }
+        LS_TRY(check_deterministic(shape, &proposals[i].algo, &deterministic));
+        if (deterministic) {
             plan->algorithm = proposals[i].algo;
             plan->workspace_bytes = proposals[i].workspaceSize;
             return LS_OK;
         }
     }
-    return lsi_gemm_plan_fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "cuBLASLt has no deterministic algorithm for a");
+    return lsi_gemm_plan_fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic",
+                              "cuBLASLt has no deterministic algorithm for a");
 }
 
 static ls_status choose_algorithm(cublasLtHandle_t handle, lsi_gemm_plan *plan)
@@ -187,7 +197,7 @@ static ls_status open_plans(ls_device *device, const lsi_gemm_shape *shape, plan
     cublasStatus_t status = cublasLtCreate(&p->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         lsi_memory_free(p);
-        return lsi_gemm_plan_fail(shape, status, "cuBLASLt does not start, for a");
+        return lsi_gemm_plan_fail(shape, status, "cublasLtCreate", "cuBLASLt does not start, for a");
     }
     p->head.key = &plans_key;
     p->head.destroy = destroy_plans;

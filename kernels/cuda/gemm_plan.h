@@ -28,7 +28,8 @@ typedef struct lsi_gemm_plan {
 /* The library's handle is made at the first call, the plan at the first one for its shape. */
 LS_MUST_USE ls_status lsi_gemm_plan_get(ls_device *device, const lsi_gemm_shape *shape, cublasLtHandle_t *handle,
                                         lsi_gemm_plan **out);
-/* "gemm of m = .., n = .., k = ..: what: CUBLAS_STATUS_..." */
-ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *what);
+/* "<what> f32 product of m = .., n = .., k = ..: <call>: CUBLAS_STATUS_...". Of `call`, which may be the source text of
+ * one, only the name is told. */
+ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *call, const char *what);
 
 #endif

@@ -41,13 +41,6 @@ extern "C" LS_MUST_USE ls_status lsi_cuda_check_types(const char *op, const ls_v
         LS_TRY(lsi_cuda_check_types(op, lsi_views_, (int)(sizeof lsi_views_ / sizeof lsi_views_[0])));          \
     } while (0)
 
-LS_MUST_USE static inline ls_status lsi_cuda_launched(const char *op, cudaError_t error)
-{
-    LS_REQUIRE(error == cudaSuccess, LS_ERR_DEVICE, "%s: the kernel was not launched: %s (%s)", op,
-               cudaGetErrorString(error), cudaGetErrorName(error));
-    return LS_OK;
-}
-
 /* Elements of one access of 16 bytes. */
 static inline int lsi_cuda_group(ls_dtype dtype)
 {

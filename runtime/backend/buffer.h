@@ -13,7 +13,8 @@
     ROW(BATCH, "batch")                 \
     ROW(COMM, "communication staging")  \
     ROW(CONTROL, "step control")        \
-    ROW(SNAPSHOT, "checkpoint snapshot")
+    ROW(SNAPSHOT, "checkpoint snapshot") \
+    ROW(SCRATCH, "op scratch")
 
 typedef enum lsi_memory_class {
 #define ROW(name, text) LSI_MEMORY_##name,
@@ -46,6 +47,13 @@ LS_MUST_USE ls_status lsi_buffer_grow(ls_device *device, lsi_memory_account *acc
                                       lsi_memory_class c, size_t bytes, lsi_buffer *buffer);
 /* Accepts an empty buffer and empties it. */
 void lsi_buffer_release(ls_device *device, lsi_memory_account *account, lsi_buffer *buffer);
+/* The failure of an allocation that gave ERR_MEMORY, being this thread's record: with class, size and what is free. */
+ls_status lsi_buffer_refused(ls_device *device, const lsi_memory_account *account, lsi_memory_class c, size_t bytes);
+/* A stream whose scratch memory is counted. */
+LS_MUST_USE ls_status lsi_buffer_stream_create(ls_device *device, lsi_memory_account *account, const char *name,
+                                               int priority, ls_stream **out);
+/* Accepts NULL. */
+void lsi_buffer_stream_destroy(lsi_memory_account *account, ls_stream *stream);
 /* For memory that a transport allocates: counts it. */
 void lsi_memory_account_add(lsi_memory_account *account, lsi_memory_class c, size_t bytes);
 void lsi_memory_account_remove(lsi_memory_account *account, lsi_memory_class c, size_t bytes);

@@ -59,3 +59,26 @@ bool lsi_proc_resident(int64_t *now, int64_t *most)
 {
     return own_bytes("VmRSS", now) && own_bytes("VmHWM", most);
 }
+
+bool lsi_proc_memory(size_t *free_bytes, size_t *total_bytes)
+{
+    char total_kib[32], free_kib[32];
+    uint64_t limit;
+
+    if (!lsi_proc_find("/proc/meminfo", "MemTotal", total_kib, sizeof total_kib) ||
+        !lsi_proc_find("/proc/meminfo", "MemAvailable", free_kib, sizeof free_kib)) {
+        return false;
+    }
+
+    size_t total = (size_t)strtoull(total_kib, NULL, 10) * 1024;
+    size_t available = (size_t)strtoull(free_kib, NULL, 10) * 1024;
+
+    /* A container may be allowed less than the machine has: control groups version 2, then 1. */
+    if (lsi_proc_number("/sys/fs/cgroup/memory.max", &limit) ||
+        lsi_proc_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit)) {
+        total = limit < total ? (size_t)limit : total;
+    }
+    *free_bytes = available < total ? available : total;
+    *total_bytes = total;
+    return true;
+}

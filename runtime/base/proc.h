@@ -10,6 +10,8 @@
 bool lsi_proc_find(const char *path, const char *key, char *out, size_t room);
 /* The number that the file consists of. */
 bool lsi_proc_number(const char *path, uint64_t *out);
+/* What the machine, or the container that this is in, has and has left for programs. */
+bool lsi_proc_memory(size_t *free_bytes, size_t *total_bytes);
 /* Bytes of this process in memory: now, and at the most so far. False where the system does not tell. */
 bool lsi_proc_resident(int64_t *now, int64_t *most);
 

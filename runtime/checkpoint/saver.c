@@ -219,14 +219,16 @@ static ls_status gather_outcomes(lsi_saver *s, ls_status mine, outcome **out)
     return lsi_job_all_gather(s->rt->job, &here, sizeof here, *out);
 }
 
-/* The end of the run: what is there to go on from? */
+/* The end of the run: what is there to go on from? A device that failed is the cause, saving is where it showed. */
 static ls_status fail_for_good(const lsi_saver *s, const outcome *failed)
 {
+    ls_status status = failed->status == (int)LS_ERR_DEVICE ? LS_ERR_DEVICE : LS_ERR_CHECKPOINT;
+
     if (s->saved_step > 0) {
-        return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; the newest that is there is of step %lld",
+        return LS_FAIL(status, "no checkpoint of step %lld: %s; the newest that is there is of step %lld",
                        (long long)s->step, failed->message, (long long)s->saved_step);
     }
-    return LS_FAIL(LS_ERR_CHECKPOINT, "no checkpoint of step %lld: %s; none of this run is there", (long long)s->step,
+    return LS_FAIL(status, "no checkpoint of step %lld: %s; none of this run is there", (long long)s->step,
                    failed->message);
 }
 

@@ -131,7 +131,7 @@ void lsi_report_checkpoints(const ls_trainer *trainer, const lsi_resume *from, c
     lsi_text_free(&text);
 }
 
-/* Bytes, one line per rank, one column per class. */
+/* Bytes, one line per rank, one column per class; on GPUs another one for what of all that is the host's memory. */
 static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes *all)
 {
     enum { WIDTH = 14 };
@@ -140,7 +140,7 @@ static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes 
     for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
         lsi_text_append(text, "  %*s", WIDTH, lsi_memory_class_text((lsi_memory_class)c));
     }
-    lsi_text_append(text, "  %*s\n", WIDTH, "total");
+    lsi_text_append(text, "  %*s%s\n", WIDTH, "total", rt->backend->host_memory ? "" : "  of it on the host");
     for (int r = 0; r < rt->geometry.world; r++) {
         const lsi_sizes *s = &all[r];
 
@@ -151,7 +151,11 @@ static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes 
 
             lsi_text_append(text, "  %*zu", width > WIDTH ? width : WIDTH, s->bytes[c]);
         }
-        lsi_text_append(text, "  %*zu%s", WIDTH, lsi_sizes_total(s), r + 1 < rt->geometry.world ? "\n" : "");
+        lsi_text_append(text, "  %*zu", WIDTH, lsi_sizes_total(s));
+        if (!rt->backend->host_memory) {
+            lsi_text_append(text, "  %*zu", (int)strlen("of it on the host"), s->pool[LSI_POOL_HOST] - s->ahead_bytes);
+        }
+        lsi_text_append(text, r + 1 < rt->geometry.world ? "\n" : "");
     }
 }
 

@@ -94,7 +94,10 @@ static ls_status open_outputs(run *r)
 /* Collective. */
 static ls_status open_trace(run *r)
 {
-    lsi_trace_options options = {.job = r->rt->job, .device = r->rt->device, .path = r->rt->config->log.trace};
+    lsi_trace_options options = {.job = r->rt->job,
+                                 .device = r->rt->device,
+                                 .account = &r->rt->account,
+                                 .path = r->rt->config->log.trace};
 
     if (options.path[0] == '\0') {
         return LS_OK;

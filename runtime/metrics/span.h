@@ -65,6 +65,7 @@ typedef struct lsi_trace_head {
 struct lsi_trace {
     lsi_job *job;
     ls_device *device;
+    lsi_memory_account *account;
     char *path;
     lsi_clock_offset offset;
     lsi_trace_span open[2][LSI_SPAN_COUNT];     /* begun, by parity of the step; begin 0: none */

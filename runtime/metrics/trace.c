@@ -34,6 +34,7 @@ ls_status lsi_trace_open(const lsi_trace_options *options, lsi_trace **out)
     lsi_trace *trace = memory;
     trace->job = options->job;
     trace->device = options->device;
+    trace->account = options->account;
     trace->room = max / world > 0 ? max / world : 1;
     LS_TRY_GOTO(status, failed, lsi_memory_strdup(options->path, &trace->path));
     LS_TRY_GOTO(status, failed,
@@ -96,15 +97,12 @@ static ls_status no_clock(void *argument, uint64_t *nanoseconds)
 
 ls_status lsi_trace_align(lsi_trace *trace)
 {
-    const ls_backend *backend = trace->device->backend;
     ls_stream *stream = NULL;
-    ls_status made = backend->stream_create(trace->device, "trace", 0, &stream);
+    ls_status made = lsi_buffer_stream_create(trace->device, trace->account, "trace", 0, &stream);
     ls_status status = lsi_clock_offset_measure(trace->job, made == LS_OK ? read_device_clock : no_clock, stream,
                                                 &trace->offset);
 
-    if (made == LS_OK) {
-        backend->stream_destroy(stream);
-    }
+    lsi_buffer_stream_destroy(trace->account, stream);
     return made != LS_OK ? made : status;
 }
 

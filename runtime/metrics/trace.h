@@ -15,6 +15,7 @@
 #ifndef LSI_METRICS_TRACE_H
 #define LSI_METRICS_TRACE_H
 
+#include "backend/buffer.h"
 #include "job/job.h"
 #include "metrics/timeline.h"
 
@@ -24,6 +25,7 @@ enum { LSI_TRACE_MAX_SPANS = 1 << 18 };
 typedef struct lsi_trace_options {
     lsi_job *job;               /* borrowed, as all of these but path */
     ls_device *device;          /* whose clock the stamps show */
+    lsi_memory_account *account;    /* counts what reading that clock takes */
     const char *path;
     int64_t max_spans;          /* of all ranks together; 0: LSI_TRACE_MAX_SPANS */
 } lsi_trace_options;

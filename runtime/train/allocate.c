@@ -24,6 +24,11 @@ static const struct {
     int priority;
 } stream_kinds[N_STREAMS] = {{"compute", 0}, {"copy", 0}, {"comm", 1}, {"snapshot", 0}};
 
+int lsi_trainer_n_streams(const lsi_sizes *sizes)
+{
+    return N_STREAMS - !sizes->snapshots;
+}
+
 static void list_streams(ls_trainer *t, ls_stream **out[N_STREAMS])
 {
     ls_stream **streams[N_STREAMS] = {&t->compute, &t->copy, &t->comm_stream, &t->snapshot_stream};
@@ -47,8 +52,9 @@ static ls_status make_streams(ls_trainer *t)
 
     list_streams(t, streams);
     list_events(t, events);
-    for (int i = 0; i < N_STREAMS - !t->sizes.snapshots; i++) {
-        LS_TRY(b->stream_create(t->device, stream_kinds[i].name, stream_kinds[i].priority, streams[i]));
+    for (int i = 0; i < lsi_trainer_n_streams(&t->sizes); i++) {
+        LS_TRY(lsi_buffer_stream_create(t->device, &t->rt->account, stream_kinds[i].name, stream_kinds[i].priority,
+                                        streams[i]));
     }
     for (int i = 0; i < N_EVENTS; i++) {
         LS_TRY(b->event_create(t->device, events[i]));
@@ -68,9 +74,7 @@ static void release_streams(ls_trainer *t)
     list_streams(t, streams);
     list_events(t, events);
     for (int i = 0; i < N_STREAMS; i++) {
-        if (*streams[i] != NULL) {
-            b->stream_destroy(*streams[i]);
-        }
+        lsi_buffer_stream_destroy(&t->rt->account, *streams[i]);
     }
     for (int i = 0; i < N_EVENTS; i++) {
         if (*events[i] != NULL) {
@@ -98,7 +102,11 @@ static ls_status alloc_part(ls_trainer *t, const lsi_memory_part *part)
     if (!part->from_transport) {
         return lsi_buffer_alloc(t->device, &t->rt->account, part->kind, part->c, part->bytes, buffer);
     }
-    LS_TRY(t->rt->comm->transport->alloc(t->rt->comm, part->bytes, &buffer->data));
+    ls_status status = t->rt->comm->transport->alloc(t->rt->comm, part->bytes, &buffer->data);
+    if (status == LS_ERR_MEMORY) {
+        return lsi_buffer_refused(t->device, &t->rt->account, part->c, part->bytes);
+    }
+    LS_TRY(status);
     buffer->bytes = part->bytes;
     lsi_memory_account_add(&t->rt->account, part->c, part->bytes);
     return LS_OK;
@@ -210,6 +218,22 @@ ls_status lsi_trainer_allocate(ls_trainer *trainer)
         LS_TRY(alloc_part(trainer, &part[i]));
     }
     return init_contents(trainer);
+}
+
+void lsi_trainer_held_bytes(const ls_trainer *trainer, size_t out[LSI_POOL_COUNT])
+{
+    lsi_memory_part part[LSI_MEMORY_MAX_PARTS];
+    int n = lsi_memory_parts(&trainer->sizes, part);
+    bool one_pool = trainer->backend->host_memory;
+
+    memset(out, 0, LSI_POOL_COUNT * sizeof *out);
+    for (int i = 0; i < n; i++) {
+        const lsi_buffer *buffer = buffer_of((ls_trainer *)(uintptr_t)trainer, &part[i]);
+        bool pinned = !one_pool && !part[i].from_transport && part[i].kind == LS_MEM_PINNED;
+
+        out[pinned ? LSI_POOL_HOST : LSI_POOL_DEVICE] += buffer->data != NULL ? part[i].bytes : 0;
+    }
+    out[LSI_POOL_DEVICE] += trainer->rt->account.live[LSI_MEMORY_SCRATCH];
 }
 
 void lsi_trainer_release(ls_trainer *trainer)

@@ -95,26 +95,42 @@ static int64_t owned_elements(const ls_runtime *runtime, int64_t n)
     return owned;
 }
 
+static void count(const ls_runtime *runtime, lsi_sizes *s, bool pinned, lsi_memory_class c, size_t bytes)
+{
+    s->bytes[c] += bytes;
+    s->pool[pinned && !runtime->backend->host_memory ? LSI_POOL_HOST : LSI_POOL_DEVICE] += bytes;
+}
+
 static void add_up(const ls_runtime *runtime, lsi_sizes *s)
 {
+    const ls_config *config = runtime->config;
+    const char *transport = runtime->comm->transport->name;
     lsi_memory_part part[LSI_MEMORY_MAX_PARTS];
-    int n = lsi_memory_parts(s, part);
+    int n = lsi_memory_parts(s, part), n_streams = lsi_trainer_n_streams(s) + (s->poisons || s->traces);
 
     memset(s->bytes, 0, sizeof s->bytes);
+    memset(s->pool, 0, sizeof s->pool);
     for (int i = 0; i < n; i++) {
-        s->bytes[part[i].c] += part[i].bytes;
+        count(runtime, s, !part[i].from_transport && part[i].kind == LS_MEM_PINNED, part[i].c, part[i].bytes);
     }
-    s->bytes[LSI_MEMORY_COMM] += (size_t)lsi_comm_staging_bytes(
+    count(runtime, s, false, LSI_MEMORY_SCRATCH, (size_t)n_streams * runtime->backend->stream_bytes);
+    size_t staging = (size_t)lsi_comm_staging_bytes(
         &(lsi_comm_options){
-            .transport = runtime->comm->transport->name,
+            .transport = transport,
             .job = runtime->job,
             .device = runtime->device,
             .n_lanes = runtime->geometry.n_lanes,
             .share = runtime->geometry.share,
-            .fast = lsi_precision_is_fast(runtime->config),
-            .wire = lsi_precision_wire(runtime->config),
+            .fast = lsi_precision_is_fast(config),
+            .wire = lsi_precision_wire(config),
         },
         s->largest_bucket, s->exchange_bytes);
+    count(runtime, s, strcmp(transport, "mpi") == 0, LSI_MEMORY_COMM, staging);
+
+    if (config->data.workers > 0) {
+        s->ahead_bytes = (size_t)config->data.prefetch * (size_t)s->n_local * (s->input_bytes + s->target_bytes);
+    }
+    s->pool[runtime->backend->host_memory ? LSI_POOL_DEVICE : LSI_POOL_HOST] += s->ahead_bytes;
 }
 
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,
@@ -141,6 +157,8 @@ void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, con
         .index_bytes = (size_t)(exchange->n_blocks + exchange->n_slots) * sizeof(int32_t),
         .evaluates = eval != NULL,
         .snapshots = snapshots,
+        .poisons = config->device.poison,
+        .traces = config->log.trace[0] != '\0',
         .world = geometry->world,
     };
 

@@ -9,6 +9,9 @@
 #include "train/runtime.h"
 #include <lockstep/dataset.h>
 
+/* Where bytes come from. Where the device's memory is the host's (ls_backend.host_memory) the first is all there is. */
+typedef enum lsi_pool { LSI_POOL_DEVICE, LSI_POOL_HOST, LSI_POOL_COUNT } lsi_pool;
+
 typedef struct lsi_sizes {
     int64_t n_elements;                 /* flat parameter index */
     int n_buckets;
@@ -24,8 +27,11 @@ typedef struct lsi_sizes {
     size_t exchange_bytes;              /* of one rank's message */
     size_t index_bytes;                 /* of the commit op's indices */
     bool evaluates, snapshots;
+    bool poisons, traces;               /* each has a stream of its own for a moment */
     int world;
     size_t bytes[LSI_MEMORY_CLASS_COUNT];       /* what --dry-run says */
+    size_t ahead_bytes;                 /* besides: samples that the loader prepares ahead, in ordinary memory */
+    size_t pool[LSI_POOL_COUNT];        /* all of it, by where it comes from */
 } lsi_sizes;
 
 /* Optimizer state is kept for a rank's own chunks only (ZeRO-1). */
@@ -36,9 +42,21 @@ void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, con
                     const ls_dataset *data, const lsi_lanes *lanes, const lsi_exchange *exchange, bool snapshots,
                     lsi_sizes *out);
 size_t lsi_sizes_total(const lsi_sizes *sizes);
-/* Collective, agreed. Fails, naming the sizes by class, when what is planned is more than is
- * free: said before the first byte is allocated, instead of after minutes of filling memory that then runs out. */
-LS_MUST_USE ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *sizes);
+
+/* What the sizes of this rank would be with another micro_batch; not collective. */
+typedef struct lsi_sizes_trial {
+    ls_status (*sizes)(void *argument, int64_t micro_batch, lsi_sizes *out);
+    void *argument;
+} lsi_sizes_trial;
+
+/* Collective, agreed. Fails when what is planned is more than is free: said before the first byte is allocated, instead
+ * of after minutes of filling memory that then runs out. The message has the sizes by class, what is free, and the
+ * largest micro_batch that fits, or what else there is to do. */
+LS_MUST_USE ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial);
+/* Collective. `mine` is what allocating came to on this rank, which holds `held` by now. Returns it; where memory was
+ * missing, with the same words behind the cause. */
+LS_MUST_USE ls_status lsi_sizes_explain(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial,
+                                        const size_t held[LSI_POOL_COUNT], ls_status mine);
 
 /* One block of memory: which lsi_buffer of the trainer it goes to, and from where it comes. */
 typedef struct lsi_memory_part {

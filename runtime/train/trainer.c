@@ -288,10 +288,45 @@ static ls_status check_same_model(const ls_trainer *t)
     return lsi_runtime_agree(t->rt, status);
 }
 
+/* What a trainer is made of. */
+typedef struct given {
+    const ls_runtime *rt;
+    ls_graph *graph;
+    ls_var loss;
+    ls_dataset *data;
+    const lsi_trainer_options *options;
+} given;
+
+/* A lsi_sizes_trial's. */
+static ls_status sizes_with(void *argument, int64_t micro_batch, lsi_sizes *out)
+{
+    const given *g = argument;
+    ls_config config = *g->rt->config;
+    ls_runtime other = *g->rt;
+
+    config.train.micro_batch = micro_batch;
+    other.config = &config;
+    LS_TRY(lsi_geometry_make(&config, other.job, &other.geometry));
+    ls_status status = lsi_trainer_sizes(&other, g->graph, g->loss, g->data, g->options, out);
+    lsi_geometry_free(&other.geometry);
+    return status;
+}
+
+/* Collective. */
+static ls_status explain(ls_trainer *t, const lsi_sizes_trial *trial, ls_status mine)
+{
+    size_t held[LSI_POOL_COUNT];
+
+    lsi_trainer_held_bytes(t, held);
+    return lsi_sizes_explain(t->rt, &t->sizes, trial, held, mine);
+}
+
 ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, ls_dataset *data,
                              const lsi_trainer_options *options, ls_trainer **out)
 {
     const ls_config *config = runtime->config;
+    given what = {.rt = runtime, .graph = graph, .loss = loss, .data = data, .options = options};
+    lsi_sizes_trial trial = {.sizes = sizes_with, .argument = &what};
     ls_trainer *t;
     int k = 0;
 
@@ -321,14 +356,14 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
         status = check_same_model(t);
     }
     if (status == LS_OK) {
-        status = lsi_sizes_check(runtime, &t->sizes);
+        status = lsi_sizes_check(runtime, &t->sizes, &trial);
     }
     if (status == LS_OK) {
         lsi_watchdog_enter(runtime->watchdog, "allocating memory and initial weights");
-        status = lsi_runtime_agree(runtime, build(t));
+        status = lsi_runtime_agree(runtime, explain(t, &trial, build(t)));
     }
     if (status == LS_OK) {
-        status = lsi_runtime_agree(runtime, prepare_collectives(t));
+        status = lsi_runtime_agree(runtime, explain(t, &trial, prepare_collectives(t)));
     }
     if (status == LS_OK) {
         status = lsi_runtime_agree(runtime, start_loader(t));

@@ -184,7 +184,7 @@ static void too_much_memory_says_what_is_free(void **state)
     need_gpu();
     ls_device *device = open_device(0);
     CHECK_FAILS(b->alloc(device, LS_MEM_DEVICE, (size_t)1 << 50, &pointer), LS_ERR_MEMORY,
-                "cannot allocate 1125899906842624 bytes on GPU 0, which has ");
+                "GPU 0: cannot allocate 1125899906842624 bytes; ");
     CHECK_FAILS(lsi_buffer_alloc(device, &account, LS_MEM_DEVICE, LSI_MEMORY_ACTIVATIONS, (size_t)1 << 50, &buffer),
                 LS_ERR_MEMORY, "no memory for activations: 1073741824.0 MiB more asked for");
     CHECK_OK(b->alloc(device, LS_MEM_DEVICE, 64, &pointer)); /* and nothing is the worse for it */
@@ -334,13 +334,13 @@ static void failures_name_the_op(void **state)
     if (!simulated()) {
         skip();
     }
-    /* an illegal address (700): CUDA tells of it at some later call, whoever makes it; or exactly, when asked to */
-    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700",
-                "GPU 0, in or before op cast on stream work (device.");
+    /* an illegal address (700): CUDA tells of it at some later call, whoever makes it, and be it before the next op is
+     * queued; or exactly, when asked to */
+    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "GPU 0: in or before op ");
     check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "(cudaErrorIllegalAddress)");
-    check_child("work-exact", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "op add on stream work: an illegal");
-    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=701", "op add: add: the kernel was not launched: ");
-    check_child("work", "CUSIM_FAIL", "cudaMemcpyAsync@1=1", "a copy on stream work: invalid argument");
+    check_child("work-exact", "CUSIM_FAIL", "kernel:lsi_add_f32@1=700", "GPU 0: op add on stream work: cudaStreamSynchronize: an illegal");
+    check_child("work", "CUSIM_FAIL", "kernel:lsi_add_f32@1=701", "GPU 0: op add on stream work: add: cudaLaunchKernel: ");
+    check_child("work", "CUSIM_FAIL", "cudaMemcpyAsync@1=1", "a copy on stream work: cudaMemcpyAsync: invalid argument");
     check_child("work", "CUSIM_FAIL", "cudaEventSynchronize@1=214", "(cudaErrorECCUncorrectable)");
 }
 

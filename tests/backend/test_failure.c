@@ -70,7 +70,9 @@ static void failure_names_the_op_and_stops_later_work(void **state)
     CHECK_FAILS(b->event_sync(event), LS_ERR_NUMERIC, "op explode: element 3 is odd");
     CHECK_FAILS(b->stream_sync(second), LS_ERR_NUMERIC, "op explode: element 3 is odd");
     CHECK_FAILS(b->stream_sync(first), LS_ERR_NUMERIC, "op explode");
-    CHECK_OK(b->host_flag_wait(device, set, 5, 10));       /* helper threads still finish what they do */
+    /* The flag is set; who waits for it must not take that for the work before it. */
+    CHECK_FAILS(b->host_flag_wait(device, set, 5, 10), LS_ERR_NUMERIC, "op explode: element 3 is odd");
+    CHECK_FAILS(b->host_flag_wait(device, never, 1, 10), LS_ERR_NUMERIC, "op explode: element 3 is odd");
     assert_int_equal(*marked, 0);
     if (b->host_memory) {       /* a GPU cannot be told to leave queued copies out */
         assert_int_equal(bytes[0], 0);

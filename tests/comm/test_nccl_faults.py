@@ -10,8 +10,7 @@ import trainer
 os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
 
 COMM, TIMEOUT, CONFIG, KILLED = 6, 7, 2, 137
-HANGS = "has not returned after 2 s (comm.timeout"
-STILL = "has stood still for 2 s (comm.timeout) with communication queued"
+HANGS = STILL = "(comm.timeout is 2 s)"      # the watchdog's, which knows who is behind
 # (environment, settings, exit code, what an error line must hold)
 CASES = [
     ({"CUSIM_FAIL": "ncclGetUniqueId@1=2"}, {}, COMM, "ncclGetUniqueId: unhandled system error"),
@@ -50,8 +49,9 @@ def main():
         what = f"{environment} {settings}"
         case.check(result.returncode == code, f"{what}: exit {result.returncode}\n{result.stderr[-2000:]}")
         case.check(not words or any(words in line for line in errors), f"{what}: said\n{result.stderr[-2000:]}")
-        # Each rank may say what it saw, once.
-        case.check(len(errors) <= 2, f"{what}: {len(errors)} lines\n{result.stderr[-2000:]}")
+        # The call fails on every rank, and each may say so.
+        most = 2 if "CUSIM_FAIL" in environment and code == COMM else 1
+        case.check(len(errors) <= most, f"{what}: {len(errors)} lines\n{result.stderr[-2000:]}")
     case.finish()
 
 

@@ -29,6 +29,8 @@ typedef struct expected {
     uint64_t step, data_wait, compute, comm, exposed;
 } expected;
 
+static lsi_memory_account account;
+
 static struct {
     event events[MAX_EVENTS];
     int n_events;
@@ -268,7 +270,7 @@ static lsi_job one = {.rank = 0, .world = 1, .n_local = 1, .n_nodes = 1, .host =
 
 static lsi_trace *open_trace(void)
 {
-    lsi_trace_options options = {.job = &one, .device = &device.head, .max_spans = MAX_EVENTS};
+    lsi_trace_options options = {.job = &one, .device = &device.head, .account = &account, .max_spans = MAX_EVENTS};
     static char path[512];
     lsi_trace *trace;
 

@@ -16,6 +16,8 @@
 #include "metrics/span.h"
 #include "support/stamp_device.h"
 
+static lsi_memory_account account;
+
 static lsi_job *job;
 static stamp_device device;
 static char path[512];
@@ -44,7 +46,8 @@ static void remove_folder(void)
 
 static lsi_trace *open_trace(int64_t max_spans)
 {
-    lsi_trace_options options = {.job = job, .device = &device.head, .path = path, .max_spans = max_spans};
+    lsi_trace_options options = {
+        .job = job, .device = &device.head, .account = &account, .path = path, .max_spans = max_spans};
     lsi_trace *trace;
 
     CHECK_OK(lsi_trace_open(&options, &trace));
@@ -353,7 +356,7 @@ static void a_path_that_cannot_be_written_is_named(void **state)
     (void)state;
     stamp_device_open(&device);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        lsi_trace_options options = {.job = job, .device = &device.head, .path = bad[i]};
+        lsi_trace_options options = {.job = job, .device = &device.head, .account = &account, .path = bad[i]};
         lsi_trace *trace = NULL;
         ls_status status = lsi_trace_open(&options, &trace);
 
@@ -402,7 +405,7 @@ static void memory_may_run_out_anywhere(void **state)
     make_folder();
     stamp_device_open(&device);
     for (long k = 1; !done; k++) {
-        lsi_trace_options options = {.job = job, .device = &device.head, .path = path};
+        lsi_trace_options options = {.job = job, .device = &device.head, .account = &account, .path = path};
         lsi_trace *trace = NULL;
 
         lsi_memory_fail_at(k);

@@ -122,6 +122,12 @@ static ls_status null_memory_info(ls_device *device, size_t *free_bytes, size_t 
     return LS_OK;
 }
 
+static const char *null_place(ls_device *device)
+{
+    (void)device;
+    return "nowhere";
+}
+
 static const char *null_describe(ls_device *device)
 {
     (void)device;
@@ -361,6 +367,7 @@ const ls_backend null_backend = {
     .open = null_open,
     .close = null_close,
     .memory_info = null_memory_info,
+    .place = null_place,
     .describe = null_describe,
     .variant = null_variant,
     .alloc = null_alloc,

@@ -64,23 +64,14 @@ static void host_flag_set(ls_device *device, ls_flag *flag, uint32_t value)
 static ls_status host_wait(ls_device *device, ls_flag *flag, lsi_word_test test, uint32_t value, double seconds,
                            uint32_t *seen)
 {
-    const uint32_t *stopped = &((lsi_cpu_device *)device)->stopped;
-    lsi_word_limit limit = {.stop = stopped, .stop_bits = LSI_CPU_ABORTED, .seconds = seconds};
+    lsi_cpu_device *d = (lsi_cpu_device *)device;
+    lsi_word_limit limit = {
+        .stop = &d->stopped, .stop_bits = LSI_CPU_FAILED | LSI_CPU_ABORTED, .seconds = seconds};
 
-    /* Also where the flag is right: the threads that wait for flags leave by this failure. */
-    if ((__atomic_load_n(stopped, __ATOMIC_RELAXED) & LSI_CPU_ABORTED) != 0) {
-        return LS_FAIL(LS_ERR_INTERNAL, "the device was aborted");
-    }
-    switch (lsi_word_wait(&flag->word, test, value, limit, seen)) {
-    case LSI_WORD_MET:
-        return LS_OK;
-    case LSI_WORD_STOPPED:
-        return LS_FAIL(LS_ERR_INTERNAL, "the device was aborted during a wait for a flag");
-    case LSI_WORD_TIMED_OUT:
-        break;
-    }
-    return LS_FAIL(LS_ERR_TIMEOUT, "a flag did not become %s%u within %g s",
-                   test == LSI_WORD_EQUAL ? "" : "other than ", value, seconds);
+    LS_REQUIRE(lsi_word_wait(&flag->word, test, value, limit, seen) != LSI_WORD_TIMED_OUT, LS_ERR_TIMEOUT,
+               "a flag did not become %s%u within %g s", test == LSI_WORD_EQUAL ? "" : "other than ", value, seconds);
+    /* Also where the flag is right: what it stands for may have been skipped. */
+    return lsi_cpu_device_check(d);
 }
 
 static ls_status host_flag_wait(ls_device *device, ls_flag *flag, uint32_t value, double seconds)
@@ -107,6 +98,7 @@ const ls_backend lsi_cpu_backend = {
     .open = lsi_cpu_device_open,
     .close = lsi_cpu_device_close,
     .memory_info = lsi_cpu_memory_info,
+    .place = lsi_cpu_device_place,
     .describe = lsi_cpu_device_describe,
     .variant = lsi_cpu_device_variant,
     .alloc = lsi_cpu_memory_alloc,

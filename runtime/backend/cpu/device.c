@@ -128,6 +128,12 @@ void lsi_cpu_device_close(ls_device *device)
     lsi_memory_free(d);
 }
 
+const char *lsi_cpu_device_place(ls_device *device)
+{
+    (void)device;
+    return "host";
+}
+
 const char *lsi_cpu_device_describe(ls_device *device)
 {
     return ((lsi_cpu_device *)device)->description;

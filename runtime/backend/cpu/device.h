@@ -37,6 +37,7 @@ typedef struct lsi_cpu_device {
 
 ls_status lsi_cpu_device_open(const ls_device_options *options, ls_device **out);
 void lsi_cpu_device_close(ls_device *device);
+const char *lsi_cpu_device_place(ls_device *device);
 const char *lsi_cpu_device_describe(ls_device *device);
 const char *lsi_cpu_device_variant(ls_device *device);
 

@@ -12,24 +12,9 @@ enum { SMALL_ALIGNMENT = 256, HUGE_PAGE = 2 * 1024 * 1024 };
 
 ls_status lsi_cpu_memory_info(ls_device *device, size_t *free_bytes, size_t *total_bytes)
 {
-    char total_kib[32], free_kib[32];
-    uint64_t limit;
-
     (void)device;
-    LS_REQUIRE(lsi_proc_find("/proc/meminfo", "MemTotal", total_kib, sizeof total_kib) &&
-                   lsi_proc_find("/proc/meminfo", "MemAvailable", free_kib, sizeof free_kib),
-               LS_ERR_DEVICE, "cannot read the size of the memory from /proc/meminfo");
-
-    size_t total = (size_t)strtoull(total_kib, NULL, 10) * 1024;
-    size_t available = (size_t)strtoull(free_kib, NULL, 10) * 1024;
-
-    /* A container may be allowed less than the machine has: control groups version 2, then 1. */
-    if (lsi_proc_number("/sys/fs/cgroup/memory.max", &limit) ||
-        lsi_proc_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit)) {
-        total = limit < total ? (size_t)limit : total;
-    }
-    *free_bytes = available < total ? available : total;
-    *total_bytes = total;
+    LS_REQUIRE(lsi_proc_memory(free_bytes, total_bytes), LS_ERR_DEVICE,
+               "cannot read the size of the memory from /proc/meminfo");
     return LS_OK;
 }
 

@@ -18,6 +18,12 @@ cudaStream_t lsi_cuda_stream(ls_stream *stream);
 enum { LSI_CUDA_WORKSPACE_BYTES = 32 << 20 };
 void *lsi_cuda_workspace(ls_stream *stream);
 
+/* What a call of CUDA's came to that an op made: LS_OK, or the failure "<op>: <call>: <CUDA's text> (<its name>)", which
+ * is one of memory when that is missing. Who runs the op adds the GPU and the stream. */
+LS_MUST_USE ls_status lsi_cuda_called(const char *op, const char *call, cudaError_t error);
+/* The same for a kernel's launch. */
+LS_MUST_USE ls_status lsi_cuda_launched(const char *op, cudaError_t error);
+
 /* What a kernel found wrong with its data: the host cannot look at it before the launch, as the cpu kernels do. One
  * record per device in pinned memory, zero at first. The kernel that claims it first fills it in; all of them go on
  * with something harmless, and the next sync of the device fails with the message (lsi_cuda_fault_take). */

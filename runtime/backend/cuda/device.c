@@ -6,19 +6,35 @@
 #include <string.h>
 
 #include "backend/cuda/error.h"
+#include "backend/cuda/recording.h"
 #include "backend/cuda/release.h"
 #include "backend/cuda/stamp.h"
 #include "backend/registry.h"
 #include "base/log.h"
 #include "base/memory.h"
 
-void lsi_cuda_device_enter(const lsi_cuda_device *device)
+cudaError_t lsi_cuda_device_enter(const lsi_cuda_device *device)
 {
     int current = -1;
 
-    if (cudaGetDevice(&current) != cudaSuccess || current != device->ordinal) {
-        (void)cudaSetDevice(device->ordinal);
+    /* The question only saves the call. */
+    return cudaGetDevice(&current) == cudaSuccess && current == device->ordinal ? cudaSuccess
+                                                                                : cudaSetDevice(device->ordinal);
+}
+
+ls_status lsi_cuda_device_enter_for(lsi_cuda_device *device, const char *what)
+{
+    cudaError_t error = lsi_cuda_device_enter(device);
+
+    if (error == cudaSuccess) {
+        return LS_OK;
     }
+    ls_status status = LSI_CUDA_FAIL(error, device->ordinal, "cudaSetDevice", "%s", what);
+    if (device->capture != NULL) {
+        return lsi_cuda_recording_spoil(device, status);
+    }
+    lsi_cuda_device_fail_queue(device, status);
+    return lsi_cuda_device_check(device);
 }
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
@@ -52,9 +68,12 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     struct cudaDeviceProp properties;
     int driver = 0, runtime = 0, toolkit_lt = (int)cublasLtGetVersion();
 
-    LSI_CUDA_TRY(cudaGetDeviceProperties(&properties, d->ordinal), "cannot read what GPU %d is", d->ordinal);
-    LSI_CUDA_TRY(cudaDriverGetVersion(&driver), "cannot read the driver's version");
-    LSI_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
+    LSI_CUDA_TRY(d->ordinal, cudaGetDeviceProperties(&properties, d->ordinal), "cannot read what it is");
+    LSI_CUDA_TRY(d->ordinal, cudaDriverGetVersion(&driver), "cannot read the driver's version");
+    LSI_CUDA_TRY(d->ordinal, cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
+    for (size_t i = 0; i < sizeof properties.uuid.bytes; i++) {
+        snprintf(d->place + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
+    }
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
     snprintf(d->description, sizeof d->description,
              "cuda %s, %d SMs, %s, driver %d.%d, runtime %d.%d, cuBLASLt %d.%d.%d", properties.name,
@@ -66,13 +85,18 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
 /* What is made on the GPU. A failure leaves what came before it to lsi_cuda_device_close. */
 static ls_status set_up(lsi_cuda_device *d, const char *isa)
 {
-    LSI_CUDA_TRY(cudaSetDevice(d->ordinal), "cannot use GPU %d", d->ordinal);
+    LSI_CUDA_TRY(d->ordinal, cudaSetDevice(d->ordinal), "cannot use it");
     LS_TRY(identify(d, isa));
-    LSI_CUDA_TRY(lsi_cuda_kernels_check(), "this build has no kernels for GPU %d, %s", d->ordinal, d->description);
-    LS_TRY(lsi_cuda_driver_load(&d->driver));
+    cudaError_t kernels = lsi_cuda_kernels_check();
+    if (kernels != cudaSuccess) {
+        return LSI_CUDA_FAIL(kernels, d->ordinal, "cudaFuncGetAttributes", "this build has no kernels for %s",
+                             d->description);
+    }
+    LS_TRY(lsi_cuda_driver_load(d->ordinal, &d->driver));
     LS_TRY(lsi_cuda_release_open(d));
-    LSI_CUDA_TRY(cudaHostAlloc((void **)&d->fault, sizeof *d->fault, cudaHostAllocPortable | cudaHostAllocMapped),
-                 "cannot allocate pinned memory");
+    LSI_CUDA_TRY(d->ordinal,
+                 cudaHostAlloc((void **)&d->fault, sizeof *d->fault, cudaHostAllocPortable | cudaHostAllocMapped),
+                 "cannot allocate %zu bytes of pinned memory", sizeof *d->fault);
     memset(d->fault, 0, sizeof *d->fault);
     return lsi_cuda_stamp_open(d);
 }
@@ -128,7 +152,7 @@ void lsi_cuda_device_close(ls_device *device)
                      d->n_streams, d->n_events, d->n_recordings, d->n_blocks, d->n_bytes);
     }
     lsi_cuda_release_close(d);
-    lsi_cuda_device_enter(d);
+    (void)lsi_cuda_device_enter(d);
     free_extensions(d);
     lsi_cuda_stamp_close(d);
     if (d->fault != NULL) {
@@ -143,6 +167,11 @@ void lsi_cuda_device_close(ls_device *device)
 const char *lsi_cuda_device_describe(ls_device *device)
 {
     return ((lsi_cuda_device *)device)->description;
+}
+
+const char *lsi_cuda_device_place(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->place;
 }
 
 const char *lsi_cuda_device_variant(ls_device *device)

@@ -23,6 +23,7 @@ typedef struct lsi_cuda_device {
     int capability; /* of the kernels to choose: 10 x major + minor, at most the GPU's */
     bool sync_each_op, tf32;
     char description[512], variant[8];
+    char place[33]; /* the GPU's UUID, or that of the part of it that this is, in hex digits */
     lsi_cuda_driver driver;
 
     uint32_t stopped;
@@ -46,19 +47,23 @@ typedef struct lsi_cuda_device {
 ls_status lsi_cuda_device_open(const ls_device_options *options, ls_device **out);
 void lsi_cuda_device_close(ls_device *device);
 const char *lsi_cuda_device_describe(ls_device *device);
+const char *lsi_cuda_device_place(ls_device *device);
 const char *lsi_cuda_device_variant(ls_device *device);
 
-/* Makes the GPU current in the calling thread. Its failure is that of the call after it. */
-void lsi_cuda_device_enter(const lsi_cuda_device *device);
+/* Makes the GPU current in the calling thread. What follows a failure would be done on another GPU: only what frees
+ * memory or asks streams how they are may go on. */
+cudaError_t lsi_cuda_device_enter(const lsi_cuda_device *device);
+/* The same for calls that give a status; `what` they are after. */
+LS_MUST_USE ls_status lsi_cuda_device_enter_for(lsi_cuda_device *device, const char *what);
 
 /* failure.c; any thread. */
 bool lsi_cuda_device_stopped(const lsi_cuda_device *device);
 void lsi_cuda_device_abort(ls_device *device);
 void lsi_cuda_device_fail(ls_device *device, ls_status status, const char *message);
-/* An error that CUDA gave while the host waited: the message names the ops that may have caused it. */
-void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error);
-/* What a call that queues work on the stream ended with, being this thread's failure record. */
-void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status);
+/* An error that `call` of CUDA gave while the host waited: the message names the ops that may have caused it. */
+void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error, const char *call);
+/* What a call that queues work ended with, being this thread's failure record. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, ls_status status);
 /* The failure that stopped the device, on the calling thread's record; LS_OK while it runs. */
 LS_MUST_USE ls_status lsi_cuda_device_check(lsi_cuda_device *device);
 

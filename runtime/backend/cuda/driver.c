@@ -43,7 +43,7 @@ ls_status lsi_cuda_driver_count(int *out)
         (void)cudaGetLastError();
         return explain_no_device();
     default:
-        return LSI_CUDA_FAIL(error, "cannot count the GPUs");
+        return LSI_CUDA_FAIL(error, LSI_CUDA_NO_GPU, "cudaGetDeviceCount", "cannot count the GPUs");
     }
     if (count == 0) {
         return explain_no_device();
@@ -57,27 +57,25 @@ ls_status lsi_cuda_driver_count(int *out)
 /* The interface that CUDA 11.7 gave them: open to every process, without a module parameter of the driver. */
 enum { STREAM_VALUES_VERSION = 11070 };
 
-static ls_status entry_point(const char *name, lsi_cuda_stream_value_fn *out)
+static ls_status entry_point(int gpu, const char *name, lsi_cuda_stream_value_fn *out)
 {
     void *found = NULL;
-#if CUDART_VERSION >= 12050
-    cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, STREAM_VALUES_VERSION, cudaEnableDefault, NULL);
-#elif CUDART_VERSION >= 12000
-    cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, NULL);
-#else
-    cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault);
-#endif
 
-    if (error != cudaSuccess) {
-        return LSI_CUDA_FAIL(error, "the driver's %s", name);
-    }
-    LS_REQUIRE(found != NULL, LS_ERR_DEVICE, "the NVIDIA driver has no %s", name);
+#if CUDART_VERSION >= 12050
+    LSI_CUDA_TRY(gpu, cudaGetDriverEntryPointByVersion(name, &found, STREAM_VALUES_VERSION, cudaEnableDefault, NULL),
+                 "the driver's %s", name);
+#elif CUDART_VERSION >= 12000
+    LSI_CUDA_TRY(gpu, cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, NULL), "the driver's %s", name);
+#else
+    LSI_CUDA_TRY(gpu, cudaGetDriverEntryPoint(name, &found, cudaEnableDefault), "the driver's %s", name);
+#endif
+    LS_REQUIRE(found != NULL, LS_ERR_DEVICE, "GPU %d: the NVIDIA driver has no %s", gpu, name);
     *(void **)out = found;
     return LS_OK;
 }
 
-ls_status lsi_cuda_driver_load(lsi_cuda_driver *out)
+ls_status lsi_cuda_driver_load(int gpu, lsi_cuda_driver *out)
 {
-    LS_TRY(entry_point("cuStreamWriteValue32", &out->write_value));
-    return entry_point("cuStreamWaitValue32", &out->wait_value);
+    LS_TRY(entry_point(gpu, "cuStreamWriteValue32", &out->write_value));
+    return entry_point(gpu, "cuStreamWaitValue32", &out->wait_value);
 }

@@ -19,7 +19,7 @@ typedef struct lsi_cuda_driver {
     lsi_cuda_stream_value_fn write_value, wait_value;
 } lsi_cuda_driver;
 
-/* Through the runtime, so that no program links the driver: it starts on machines that have none. */
-LS_MUST_USE ls_status lsi_cuda_driver_load(lsi_cuda_driver *out);
+/* Through the runtime, so that no program links the driver: it starts on machines that have none. gpu: for messages. */
+LS_MUST_USE ls_status lsi_cuda_driver_load(int gpu, lsi_cuda_driver *out);
 
 #endif

@@ -10,13 +10,13 @@ ls_status lsi_cuda_event_create(ls_device *device, ls_event **out)
     lsi_cuda_device *d = (lsi_cuda_device *)device;
     lsi_cuda_event *e;
 
-    lsi_cuda_device_enter(d);
+    LS_TRY(lsi_cuda_device_enter_for(d, "cannot make an event"));
     LS_TRY(lsi_memory_alloc(sizeof *e, "event", (void **)&e));
     e->head.device = device;
     cudaError_t error = cudaEventCreateWithFlags(&e->cuda, cudaEventDisableTiming | cudaEventBlockingSync);
     if (error != cudaSuccess) {
         lsi_memory_free(e);
-        return LSI_CUDA_FAIL(error, "cannot make an event");
+        return LSI_CUDA_FAIL(error, d->ordinal, "cudaEventCreateWithFlags", "cannot make an event");
     }
     d->n_events++;
     *out = &e->head;
@@ -33,7 +33,7 @@ void lsi_cuda_event_destroy(ls_event *event)
     }
     lsi_cuda_device *d = (lsi_cuda_device *)event->device;
 
-    lsi_cuda_device_enter(d);
+    (void)lsi_cuda_device_enter(d);
     (void)cudaEventDestroy(e->cuda);
     d->n_events--;
     lsi_memory_free(e);
@@ -46,7 +46,7 @@ ls_status lsi_cuda_event_record(ls_event *event, ls_stream *stream)
     lsi_cuda_device *d = (lsi_cuda_device *)event->device;
 
     LS_TRY(lsi_cuda_stream_begin(stream, NULL));
-    LS_TRY(lsi_cuda_stream_end(stream, cudaEventRecord(e->cuda, s->cuda), "the record of an event"));
+    LS_TRY(LSI_CUDA_QUEUE(stream, cudaEventRecord(e->cuda, s->cuda), "the record of an event"));
     e->recorded = true;
     e->capture = 0;
     if (d->capture != NULL) {
@@ -69,7 +69,7 @@ static ls_status wait_inside(lsi_cuda_queue *s, lsi_cuda_event *e, lsi_cuda_devi
     if (e->stream->end_record == e->record && e->stream->capture == d->n_captures) {
         e->stream->end_awaited = true;
     }
-    return lsi_cuda_stream_end(&s->head, cudaStreamWaitEvent(s->cuda, e->cuda, 0), "the wait for an event");
+    return LSI_CUDA_QUEUE(&s->head, cudaStreamWaitEvent(s->cuda, e->cuda, 0), "the wait for an event");
 }
 
 ls_status lsi_cuda_event_wait(ls_stream *stream, ls_event *event)
@@ -89,7 +89,7 @@ ls_status lsi_cuda_event_wait(ls_stream *stream, ls_event *event)
         return LS_OK;
     }
     LS_TRY(lsi_cuda_stream_begin(stream, NULL));
-    return lsi_cuda_stream_end(stream, cudaStreamWaitEvent(s->cuda, e->cuda, 0), "the wait for an event");
+    return LSI_CUDA_QUEUE(stream, cudaStreamWaitEvent(s->cuda, e->cuda, 0), "the wait for an event");
 }
 
 ls_status lsi_cuda_event_sync(ls_event *event)
@@ -97,7 +97,7 @@ ls_status lsi_cuda_event_sync(ls_event *event)
     lsi_cuda_event *e = (lsi_cuda_event *)event;
     lsi_cuda_device *d = (lsi_cuda_device *)event->device;
 
-    lsi_cuda_device_enter(d);
+    LS_TRY(lsi_cuda_device_enter_for(d, "cannot wait for an event"));
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, LS_FAIL(LS_ERR_INTERNAL, "the host waits for an event inside a capture"));
     }
@@ -108,7 +108,7 @@ ls_status lsi_cuda_event_sync(ls_event *event)
         cudaError_t error = cudaEventSynchronize(e->cuda);
 
         if (error != cudaSuccess) {
-            lsi_cuda_device_fail_wait(d, error);
+            lsi_cuda_device_fail_wait(d, error, "cudaEventSynchronize");
         }
     }
     return lsi_cuda_device_check(d);

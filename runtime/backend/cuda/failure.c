@@ -37,7 +37,7 @@ void lsi_cuda_device_fail(ls_device *device, ls_status status, const char *messa
 }
 
 /* CUDA tells of a kernel's failure at some later call and not which one it was. */
-void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error)
+void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error, const char *call)
 {
     char ops[256] = "";
     size_t used = 0;
@@ -53,21 +53,39 @@ void lsi_cuda_device_fail_wait(lsi_cuda_device *device, cudaError_t error)
     }
     pthread_mutex_unlock(&device->mutex);
     ls_status status =
-        LSI_CUDA_FAIL(error, "GPU %d%s%s%s", device->ordinal, used > 0 ? ", in or before " : ", before any op", ops,
+        LSI_CUDA_FAIL(error, device->ordinal, call, "%s%s%s", used > 0 ? "in or before " : "before any op", ops,
                       device->sync_each_op ? "" : " (device.sync_each_op = true finds the exact op)");
     lsi_cuda_device_fail(&device->head, status, ls_failure_message());
 }
 
-/* After work has broken down every call fails alike, and the one that is told of it is not to blame. */
-void lsi_cuda_device_fail_queue(lsi_cuda_device *device, cudaStream_t stream, ls_status status)
+/* What broke down on a stream; streams must not be asked during a capture. */
+static cudaError_t find_broken(lsi_cuda_device *device)
 {
-    cudaError_t error = cudaStreamQuery(stream);
+    cudaError_t error = cudaSuccess;
 
-    if (error == cudaSuccess || error == cudaErrorNotReady) {
-        (void)cudaGetLastError();
-        lsi_cuda_device_fail(&device->head, status, ls_failure_message());
+    pthread_mutex_lock(&device->mutex);
+    for (const lsi_cuda_queue *s = device->capture == NULL ? device->streams : NULL; s != NULL && error == cudaSuccess;
+         s = s->next) {
+        error = cudaStreamQuery(s->cuda);
+        error = error == cudaErrorNotReady ? cudaSuccess : error;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    (void)cudaGetLastError();
+    return error;
+}
+
+/* After work has broken down every call fails alike, and the one that is told of it is not to blame. */
+void lsi_cuda_device_fail_queue(lsi_cuda_device *device, ls_status status)
+{
+    lsi_failure failure;
+
+    lsi_failure_take(&failure);
+    cudaError_t error = find_broken(device);
+    if (error != cudaSuccess) {
+        lsi_cuda_device_fail_wait(device, error, "cudaStreamQuery");
     } else {
-        lsi_cuda_device_fail_wait(device, error);
+        lsi_cuda_device_fail(&device->head, status,
+                             failure.status == status ? failure.message : ls_status_text(status));
     }
 }
 

@@ -13,12 +13,10 @@ enum { LOOKS_WITHOUT_NAP = 100, NAP_MICROSECONDS = 10, LONGEST_NAP_MICROSECONDS 
 /* ---- streams ---------------------------------------------------------------------------------------------------- */
 
 /* The driver's error as the runtime's: their numbers are the same. */
-static ls_status queue_value(ls_stream *stream, lsi_cuda_stream_value_fn function, ls_flag *flag, uint32_t value,
-                             unsigned int flags, const char *what)
+static cudaError_t queue_value(ls_stream *stream, lsi_cuda_stream_value_fn function, ls_flag *flag, uint32_t value,
+                               unsigned int flags)
 {
-    CUresult result = function(((lsi_cuda_queue *)stream)->cuda, (CUdeviceptr)(uintptr_t)&flag->word, value, flags);
-
-    return lsi_cuda_stream_end(stream, (cudaError_t)result, what);
+    return (cudaError_t)function(((lsi_cuda_queue *)stream)->cuda, (CUdeviceptr)(uintptr_t)&flag->word, value, flags);
 }
 
 ls_status lsi_cuda_flag_set(ls_stream *stream, ls_flag *flag, uint32_t value)
@@ -26,7 +24,9 @@ ls_status lsi_cuda_flag_set(ls_stream *stream, ls_flag *flag, uint32_t value)
     lsi_cuda_device *d = (lsi_cuda_device *)stream->device;
 
     LS_TRY(lsi_cuda_stream_begin(stream, NULL));
-    return queue_value(stream, d->driver.write_value, flag, value, CU_STREAM_WRITE_VALUE_DEFAULT, "the set of a flag");
+    return lsi_cuda_stream_end(stream,
+                               queue_value(stream, d->driver.write_value, flag, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                               "cuStreamWriteValue32", "the set of a flag");
 }
 
 ls_status lsi_cuda_flag_wait(ls_stream *stream, ls_flag *flag, uint32_t value)
@@ -39,7 +39,8 @@ ls_status lsi_cuda_flag_wait(ls_stream *stream, ls_flag *flag, uint32_t value)
         return LS_OK;
     }
     LS_TRY(lsi_cuda_release_note(d, flag, value));
-    return queue_value(stream, d->driver.wait_value, flag, value, CU_STREAM_WAIT_VALUE_EQ, "the wait for a flag");
+    return lsi_cuda_stream_end(stream, queue_value(stream, d->driver.wait_value, flag, value, CU_STREAM_WAIT_VALUE_EQ),
+                               "cuStreamWaitValue32", "the wait for a flag");
 }
 
 /* ---- host threads ------------------------------------------------------------------------------------------------ */
@@ -50,11 +51,9 @@ void lsi_cuda_host_flag_set(ls_device *device, ls_flag *flag, uint32_t value)
     __atomic_store_n(&flag->word, value, __ATOMIC_RELEASE);
 }
 
-typedef enum wait_result { MET, STOPPED, TIMED_OUT } wait_result;
-
-/* Until (the word is the value) == `equal`. */
-static wait_result wait_word(const lsi_cuda_device *d, const ls_flag *flag, bool equal, uint32_t value, double seconds,
-                             uint32_t *seen)
+/* Until (the word is the value) == `equal`, or the device has stopped; false when that takes too long. */
+static bool wait_word(const lsi_cuda_device *d, const ls_flag *flag, bool equal, uint32_t value, double seconds,
+                      uint32_t *seen)
 {
     bool limited = seconds > 0 && seconds < 1e9;
     double deadline = limited ? lsi_clock_seconds() + seconds : 0;
@@ -62,42 +61,30 @@ static wait_result wait_word(const lsi_cuda_device *d, const ls_flag *flag, bool
 
     for (int looks = 1;; looks++) {
         *seen = __atomic_load_n(&flag->word, __ATOMIC_ACQUIRE);
-        if ((*seen == value) == equal) {
-            return MET;
-        }
-        if ((__atomic_load_n(&d->stopped, __ATOMIC_RELAXED) & LSI_CUDA_ABORTED) != 0) {
-            return STOPPED;
+        if ((*seen == value) == equal || lsi_cuda_device_stopped(d)) {
+            return true;
         }
         if (looks < LOOKS_WITHOUT_NAP) {
             continue;
         }
         if (limited && lsi_clock_seconds() >= deadline) {
-            return TIMED_OUT;
+            return false;
         }
         usleep(nap);
         nap = nap * 2 < LONGEST_NAP_MICROSECONDS ? nap * 2 : LONGEST_NAP_MICROSECONDS;
     }
 }
 
+/* After a failure the GPU may never get to setting the flag, or was not even told to. */
 static ls_status host_wait(ls_device *device, const ls_flag *flag, bool equal, uint32_t value, double seconds,
                            uint32_t *seen)
 {
-    const lsi_cuda_device *d = (lsi_cuda_device *)device;
+    lsi_cuda_device *d = (lsi_cuda_device *)device;
 
-    /* Also where the flag is right: the threads that wait for flags leave by this failure. */
-    if ((__atomic_load_n(&d->stopped, __ATOMIC_RELAXED) & LSI_CUDA_ABORTED) != 0) {
-        return LS_FAIL(LS_ERR_INTERNAL, "the device was aborted");
-    }
-    switch (wait_word(d, flag, equal, value, seconds, seen)) {
-    case MET:
-        return LS_OK;
-    case STOPPED:
-        return LS_FAIL(LS_ERR_INTERNAL, "the device was aborted during a wait for a flag");
-    case TIMED_OUT:
-        break;
-    }
-    return LS_FAIL(LS_ERR_TIMEOUT, "a flag did not become %s%u within %g s", equal ? "" : "other than ", value,
-                   seconds);
+    LS_REQUIRE(wait_word(d, flag, equal, value, seconds, seen), LS_ERR_TIMEOUT,
+               "a flag did not become %s%u within %g s", equal ? "" : "other than ", value, seconds);
+    /* Also where the flag is right: what it stands for may have been skipped. */
+    return lsi_cuda_device_check(d);
 }
 
 ls_status lsi_cuda_host_flag_wait(ls_device *device, ls_flag *flag, uint32_t value, double seconds)

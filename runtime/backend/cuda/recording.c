@@ -37,7 +37,7 @@ ls_status lsi_cuda_recording_begin(ls_stream *origin)
     lsi_cuda_recording *recording;
 
     LS_REQUIRE(d->capture == NULL, LS_ERR_INTERNAL, "stream %s: a capture is already open", s->name);
-    lsi_cuda_device_enter(d);
+    LS_TRY(lsi_cuda_device_enter_for(d, "cannot begin a capture"));
     LS_TRY(lsi_memory_alloc(sizeof *recording, "recording", (void **)&recording));
     recording->head.device = origin->device;
     recording->origin = s;
@@ -46,7 +46,8 @@ ls_status lsi_cuda_recording_begin(ls_stream *origin)
     if (error != cudaSuccess) {
         set_capture(d, NULL);
         lsi_memory_free(recording);
-        return LSI_CUDA_FAIL(error, "cannot begin a capture on stream %s", s->name);
+        return LSI_CUDA_FAIL(error, d->ordinal, "cudaStreamBeginCapture", "cannot begin a capture on stream %s",
+                             s->name);
     }
     s->capture = ++d->n_captures;
     s->end_record = 0;
@@ -69,8 +70,13 @@ static ls_status check_closed(const lsi_cuda_device *d, const lsi_cuda_recording
 
 static ls_status instantiate(lsi_cuda_recording *recording, cudaError_t ended, cudaGraph_t graph)
 {
-    LSI_CUDA_TRY(ended, "cannot end the capture on stream %s", recording->origin->name);
-    LSI_CUDA_TRY(cudaGraphInstantiateWithFlags(&recording->executable, graph, 0),
+    int gpu = ((const lsi_cuda_device *)recording->head.device)->ordinal;
+
+    if (ended != cudaSuccess) {
+        return LSI_CUDA_FAIL(ended, gpu, "cudaStreamEndCapture", "cannot end the capture on stream %s",
+                             recording->origin->name);
+    }
+    LSI_CUDA_TRY(gpu, cudaGraphInstantiateWithFlags(&recording->executable, graph, 0),
                  "cannot make an executable of the captured work");
     return LS_OK;
 }
@@ -84,8 +90,10 @@ ls_status lsi_cuda_recording_end(ls_stream *origin, ls_recording **out)
 
     LS_REQUIRE(recording != NULL && recording->origin == s, LS_ERR_INTERNAL,
                "stream %s ends a capture that it did not begin", s->name);
-    lsi_cuda_device_enter(d);
-    ls_status status = check_closed(d, recording);
+    ls_status status = lsi_cuda_device_enter_for(d, "cannot end a capture");
+    if (status == LS_OK) {
+        status = check_closed(d, recording);
+    }
     /* Also when it is worthless: this takes the streams out of the capture. */
     cudaError_t ended = cudaStreamEndCapture(s->cuda, &graph);
     set_capture(d, NULL);
@@ -114,8 +122,7 @@ ls_status lsi_cuda_recording_replay(ls_recording *recording)
         return lsi_cuda_recording_spoil(d, LS_FAIL(LS_ERR_INTERNAL, "a replay inside a capture"));
     }
     LS_TRY(lsi_cuda_stream_begin(&r->origin->head, &skip));
-    return skip ? LS_OK
-                : lsi_cuda_stream_end(&r->origin->head, cudaGraphLaunch(r->executable, r->origin->cuda), "a replay");
+    return skip ? LS_OK : LSI_CUDA_QUEUE(&r->origin->head, cudaGraphLaunch(r->executable, r->origin->cuda), "a replay");
 }
 
 void lsi_cuda_recording_destroy(ls_recording *recording)
@@ -127,7 +134,7 @@ void lsi_cuda_recording_destroy(ls_recording *recording)
     }
     lsi_cuda_device *d = (lsi_cuda_device *)recording->device;
 
-    lsi_cuda_device_enter(d);
+    (void)lsi_cuda_device_enter(d);
     if (r->executable != NULL) {
         (void)cudaGraphExecDestroy(r->executable);
     }

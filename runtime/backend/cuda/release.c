@@ -41,7 +41,7 @@ static void *release_main(void *argument)
     lsi_cuda_release *r = device->release;
     bool ending = false;
 
-    lsi_cuda_device_enter(device);
+    (void)lsi_cuda_device_enter(device);
     while (!ending) {
         pthread_mutex_lock(&device->mutex);
         if (r->n_awaited > 0 && any_stream_has_work(device)) {

@@ -9,14 +9,15 @@ enum { RING_BYTES = LS_STAMP_RING * sizeof(ls_stamp) };
 
 ls_status lsi_cuda_stamp_open(lsi_cuda_device *device)
 {
-    LSI_CUDA_TRY(cudaHostAlloc((void **)&device->stamps, RING_BYTES, cudaHostAllocPortable | cudaHostAllocMapped),
+    LSI_CUDA_TRY(device->ordinal,
+                 cudaHostAlloc((void **)&device->stamps, RING_BYTES, cudaHostAllocPortable | cudaHostAllocMapped),
                  "cannot allocate the ring of time stamps");
     memset(device->stamps, 0, RING_BYTES);
-    LSI_CUDA_TRY(cudaMalloc((void **)&device->stamp_counter, sizeof *device->stamp_counter),
+    LSI_CUDA_TRY(device->ordinal, cudaMalloc((void **)&device->stamp_counter, sizeof *device->stamp_counter),
                  "cannot allocate the counter of time stamps");
-    LSI_CUDA_TRY(cudaMemset(device->stamp_counter, 0, sizeof *device->stamp_counter),
+    LSI_CUDA_TRY(device->ordinal, cudaMemset(device->stamp_counter, 0, sizeof *device->stamp_counter),
                  "cannot clear the counter of time stamps");
-    LSI_CUDA_TRY(cudaDeviceSynchronize(), "cannot use GPU %d", device->ordinal);
+    LSI_CUDA_TRY(device->ordinal, cudaDeviceSynchronize(), "cannot use it");
     return LS_OK;
 }
 
@@ -42,7 +43,7 @@ ls_status lsi_cuda_stamp(ls_stream *stream, uint32_t id)
     return lsi_cuda_stream_end(
         stream,
         lsi_cuda_stamp_launch(((lsi_cuda_queue *)stream)->cuda, (unsigned long long *)d->stamp_counter, d->stamps, id),
-        "a time stamp");
+        "cudaLaunchKernel", "a time stamp");
 }
 
 const ls_stamp *lsi_cuda_stamps(ls_device *device)

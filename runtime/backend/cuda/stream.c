@@ -14,15 +14,15 @@ cudaStream_t lsi_cuda_stream(ls_stream *stream)
 }
 
 /* CUDA numbers priorities downwards, from the least at 0. */
-static int cuda_priority(int priority)
+static ls_status make_stream(lsi_cuda_queue *s, int gpu, int priority)
 {
     int least = 0, greatest = 0;
 
-    if (cudaDeviceGetStreamPriorityRange(&least, &greatest) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return 0;
-    }
-    return -priority < greatest ? greatest : -priority > least ? least : -priority;
+    LSI_CUDA_TRY(gpu, cudaDeviceGetStreamPriorityRange(&least, &greatest), "cannot make stream %s", s->name);
+    priority = -priority < greatest ? greatest : -priority > least ? least : -priority;
+    LSI_CUDA_TRY(gpu, cudaStreamCreateWithPriority(&s->cuda, cudaStreamNonBlocking, priority), "cannot make stream %s",
+                 s->name);
+    return LS_OK;
 }
 
 ls_status lsi_cuda_stream_create(ls_device *device, const char *name, int priority, ls_stream **out)
@@ -31,17 +31,13 @@ ls_status lsi_cuda_stream_create(ls_device *device, const char *name, int priori
     lsi_cuda_queue *s;
     ls_status status;
 
-    lsi_cuda_device_enter(d);
+    LS_TRY(lsi_cuda_device_enter_for(d, "cannot make a stream"));
     LS_TRY(lsi_memory_alloc(sizeof *s, "stream", (void **)&s));
     s->head.device = device;
     snprintf(s->name, sizeof s->name, "%s", name);
     LS_TRY_GOTO(status, no_workspace,
                 lsi_cuda_memory_alloc(device, LS_MEM_DEVICE, LSI_CUDA_WORKSPACE_BYTES, &s->workspace));
-    cudaError_t error = cudaStreamCreateWithPriority(&s->cuda, cudaStreamNonBlocking, cuda_priority(priority));
-    if (error != cudaSuccess) {
-        status = LSI_CUDA_FAIL(error, "cannot make stream %s", name);
-        goto no_stream;
-    }
+    LS_TRY_GOTO(status, no_stream, make_stream(s, d->ordinal, priority));
     pthread_mutex_lock(&d->mutex);
     s->next = d->streams;
     d->streams = s;
@@ -66,10 +62,10 @@ void lsi_cuda_stream_destroy(ls_stream *stream)
     }
     lsi_cuda_device *d = (lsi_cuda_device *)stream->device;
 
-    lsi_cuda_device_enter(d);
+    (void)lsi_cuda_device_enter(d);
     cudaError_t error = cudaStreamSynchronize(s->cuda);
     if (error != cudaSuccess) {
-        lsi_cuda_device_fail_wait(d, error);
+        lsi_cuda_device_fail_wait(d, error, "cudaStreamSynchronize");
     }
     pthread_mutex_lock(&d->mutex);
     for (lsi_cuda_queue **at = &d->streams; *at != NULL; at = &(*at)->next) {
@@ -90,14 +86,14 @@ ls_status lsi_cuda_stream_sync(ls_stream *stream)
     lsi_cuda_queue *s = (lsi_cuda_queue *)stream;
     lsi_cuda_device *d = (lsi_cuda_device *)stream->device;
 
-    lsi_cuda_device_enter(d);
+    LS_TRY(lsi_cuda_device_enter_for(d, "cannot wait for a stream"));
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(
             d, LS_FAIL(LS_ERR_INTERNAL, "the host waits for stream %s inside a capture", s->name));
     }
     cudaError_t error = cudaStreamSynchronize(s->cuda);
     if (error != cudaSuccess) {
-        lsi_cuda_device_fail_wait(d, error);
+        lsi_cuda_device_fail_wait(d, error, "cudaStreamSynchronize");
     }
     return lsi_cuda_device_check(d);
 }
@@ -109,8 +105,10 @@ ls_status lsi_cuda_stream_begin(ls_stream *stream, bool *out_skip)
     lsi_cuda_queue *s = (lsi_cuda_queue *)stream;
     lsi_cuda_device *d = (lsi_cuda_device *)stream->device;
 
-    lsi_cuda_device_enter(d);
+    /* Outside of a capture the device has failed by that, as by all that goes wrong with queued work. */
+    ls_status status = lsi_cuda_device_enter_for(d, "cannot queue work");
     if (d->capture != NULL) {
+        LS_TRY(status);
         if (s->capture != d->n_captures) {
             return lsi_cuda_recording_spoil(
                 d, LS_FAIL(LS_ERR_INTERNAL,
@@ -127,7 +125,7 @@ ls_status lsi_cuda_stream_begin(ls_stream *stream, bool *out_skip)
     return LS_OK;
 }
 
-ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *what)
+ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *call, const char *what)
 {
     lsi_cuda_queue *s = (lsi_cuda_queue *)stream;
     lsi_cuda_device *d = (lsi_cuda_device *)stream->device;
@@ -135,11 +133,13 @@ ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *
     if (error == cudaSuccess) {
         return LS_OK;
     }
-    ls_status status = LSI_CUDA_FAIL(error, "%s on stream %s", what, s->name);
+    const ls_op *op = __atomic_load_n(&s->last_op, __ATOMIC_RELAXED);
+    ls_status status = LSI_CUDA_FAIL(error, d->ordinal, call, "%s on stream %s%s%s", what, s->name,
+                                     op != NULL ? ", after op " : "", op != NULL ? op->name : "");
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail_queue(d, s->cuda, status);
+    lsi_cuda_device_fail_queue(d, status);
     return LS_OK;
 }
 
@@ -151,7 +151,7 @@ ls_status lsi_cuda_stream_copy(ls_stream *stream, void *destination, const void 
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(
+    return LSI_CUDA_QUEUE(
         stream, cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, ((lsi_cuda_queue *)stream)->cuda),
         "a copy");
 }
@@ -164,8 +164,8 @@ ls_status lsi_cuda_stream_fill(ls_stream *stream, void *destination, int byte, s
     if (skip || bytes == 0) {
         return LS_OK;
     }
-    return lsi_cuda_stream_end(
-        stream, cudaMemsetAsync(destination, byte & 0xff, bytes, ((lsi_cuda_queue *)stream)->cuda), "a fill");
+    return LSI_CUDA_QUEUE(stream, cudaMemsetAsync(destination, byte & 0xff, bytes, ((lsi_cuda_queue *)stream)->cuda),
+                          "a fill");
 }
 
 /* What the op's function refuses is told where failed work is told, with the op's name. */
@@ -176,11 +176,12 @@ static ls_status launch_failed(ls_stream *stream, const ls_op *op, ls_status sta
 
     /* An op of a user may return a status without having said why. */
     lsi_failure_take(&cause);
-    status = LS_FAIL(status, "op %s: %s", op->name, cause.status == status ? cause.message : ls_status_text(status));
+    status = LS_FAIL(status, "GPU %d: op %s on stream %s: %s", d->ordinal, op->name, ((lsi_cuda_queue *)stream)->name,
+                     cause.status == status ? cause.message : ls_status_text(status));
     if (d->capture != NULL) {
         return lsi_cuda_recording_spoil(d, status);
     }
-    lsi_cuda_device_fail_queue(d, ((lsi_cuda_queue *)stream)->cuda, status);
+    lsi_cuda_device_fail_queue(d, status);
     return LS_OK;
 }
 
@@ -207,7 +208,7 @@ ls_status lsi_cuda_stream_launch(ls_stream *stream, const ls_op *op, const void 
         cudaError_t error = cudaStreamSynchronize(s->cuda);
 
         if (error != cudaSuccess) {
-            status = LSI_CUDA_FAIL(error, "op %s on stream %s", op->name, s->name);
+            status = LSI_CUDA_FAIL(error, d->ordinal, "cudaStreamSynchronize", "op %s on stream %s", op->name, s->name);
             lsi_cuda_device_fail(stream->device, status, ls_failure_message());
         }
     }

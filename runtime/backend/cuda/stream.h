@@ -28,8 +28,9 @@ ls_status lsi_cuda_stream_launch(ls_stream *stream, const ls_op *op, const void 
  * that a failure or an abort skips, *out_skip is true: there is nothing to do, and the call succeeds. NULL: of work
  * that others wait for, which is never skipped. */
 LS_MUST_USE ls_status lsi_cuda_stream_begin(ls_stream *stream, bool *out_skip);
-/* After it. Outside of captures an error of CUDA is kept for the next wait, as all that goes wrong with queued work;
- * inside it makes the capture worthless and is returned. */
-LS_MUST_USE ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *what);
+/* After it, with what `call` of CUDA gave. Outside of captures an error is kept for the next wait, as all that goes
+ * wrong with queued work; inside it makes the capture worthless and is returned. */
+LS_MUST_USE ls_status lsi_cuda_stream_end(ls_stream *stream, cudaError_t error, const char *call, const char *what);
+#define LSI_CUDA_QUEUE(stream, expression, what) lsi_cuda_stream_end((stream), (expression), #expression, (what))
 
 #endif

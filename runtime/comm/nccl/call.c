@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/failure.h"
 
 enum { NAP_NANOSECONDS = 50000 };
 
@@ -60,6 +61,20 @@ ls_status lsi_nccl_finish(const lsi_nccl_comm *comm, ncclResult_t result, const 
 {
     LS_TRY(lsi_nccl_check(comm, result, call));
     return result == ncclInProgress ? lsi_nccl_settle(comm, call) : LS_OK;
+}
+
+ls_status lsi_nccl_launched(const lsi_nccl_comm *comm, ls_status status)
+{
+    lsi_failure failure;
+    char what[96];
+
+    if (status == LS_OK) {
+        return LS_OK;
+    }
+    lsi_failure_take(&failure);
+    describe_current(comm, what, sizeof what);
+    return LS_FAIL(status, "rank %d of %d, GPU %d, %s: %s", comm->head.rank, comm->head.world, comm->device->ordinal,
+                   what, failure.message);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------------------------- */

@@ -62,7 +62,8 @@ ls_status lsi_nccl_fast_queue(lsi_nccl_comm *comm, const lsi_nccl_collective *co
     while (divisor < (float)comm->head.world) {
         divisor *= 2;
     }
-    LS_TRY(lsi_comm_pack_launch(stream, reduce->partial[0], reduce->n, 1 / divisor, comm->wire, wire));
+    LS_TRY(lsi_nccl_launched(
+        comm, lsi_comm_pack_launch(stream, reduce->partial[0], reduce->n, 1 / divisor, comm->wire, wire)));
     LS_TRY(sum(comm, wire, wire, reduce, comm->wire == LS_F16 ? ncclFloat16 : ncclBfloat16, WIRE_BYTES, stream));
     if (!reduce->gather) {
         lsi_shares_chunk(reduce->n, comm->head.world, comm->head.rank, &start, &count);
@@ -70,6 +71,6 @@ ls_status lsi_nccl_fast_queue(lsi_nccl_comm *comm, const lsi_nccl_collective *co
     if (count == 0) {
         return LS_OK;
     }
-    return lsi_comm_unpack_launch(stream, wire + (size_t)start * WIRE_BYTES, count, divisor, comm->wire,
-                                  reduce->out + start);
+    return lsi_nccl_launched(comm, lsi_comm_unpack_launch(stream, wire + (size_t)start * WIRE_BYTES, count, divisor,
+                                                          comm->wire, reduce->out + start));
 }

@@ -30,7 +30,7 @@ static void *give_up_main(void *argument)
 {
     giving_up *g = argument;
 
-    lsi_cuda_device_enter(g->device);
+    (void)lsi_cuda_device_enter(g->device);
     (void)ncclCommAbort(g->nccl);
     atomic_store(&g->done, true);
     drop(g);
@@ -99,6 +99,16 @@ static bool has_work(lsi_nccl_comm *comm)
     return pending;
 }
 
+/* A watchdog knows more (which rank is behind, and where) and one of them speaks for all: it speaks first, this is for
+ * the case that it does not. */
+static bool is_late(const lsi_nccl_comm *comm, double now, double since)
+{
+    const double behind_watchdog = 4;
+    double limit = comm->timeout_seconds + (comm->watchdog != NULL ? behind_watchdog : 0);
+
+    return now - since > limit && !lsi_watchdog_vouches(comm->watchdog, limit);
+}
+
 /* The GPU moves when it stamps: a step does so many times, around every collective. */
 static ls_status check_moves(lsi_nccl_comm *comm, watch *w)
 {
@@ -108,7 +118,7 @@ static ls_status check_moves(lsi_nccl_comm *comm, watch *w)
         w->stamps = stamps;
         w->still_since = w->now;
     }
-    LS_REQUIRE(w->now - w->still_since <= comm->timeout_seconds, LS_ERR_TIMEOUT,
+    LS_REQUIRE(!is_late(comm, w->now, w->still_since), LS_ERR_TIMEOUT,
                "rank %d of %d: GPU %d has stood still for %g s (comm.timeout) with communication queued (last: %s): "
                "another rank is gone, stopped or held up; NCCL does not tell which",
                comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
@@ -124,7 +134,7 @@ static ls_status ask(lsi_nccl_comm *comm, watch *w)
     if (pthread_mutex_trylock(&comm->use) != 0) {
         /* A launch waits as long itself, for NCCL; longer is inside one call. */
         LS_REQUIRE(
-            w->now - w->call_since <= comm->timeout_seconds + 1, LS_ERR_TIMEOUT,
+            !is_late(comm, w->now, w->call_since + 1), LS_ERR_TIMEOUT,
             "rank %d of %d: a call of NCCL for GPU %d has not returned after %g s (comm.timeout; %s): another rank "
             "is gone, stopped or held up",
             comm->head.rank, comm->head.world, comm->device->ordinal, comm->timeout_seconds, last_launched(comm));
@@ -132,8 +142,10 @@ static ls_status ask(lsi_nccl_comm *comm, watch *w)
     }
     w->call_since = w->now;
     if (comm->nccl != NULL && !atomic_load(&comm->aborted)) {
-        (void)ncclCommGetAsyncError(comm->nccl, &state);
-        status = lsi_nccl_check(comm, state, "a peer or the way to it has failed");
+        status = lsi_nccl_check(comm, ncclCommGetAsyncError(comm->nccl, &state), "ncclCommGetAsyncError");
+        if (status == LS_OK) {
+            status = lsi_nccl_check(comm, state, "a peer or the way to it has failed");
+        }
     }
     pthread_mutex_unlock(&comm->use);
     LS_TRY(status);
@@ -146,7 +158,11 @@ static void *guard_main(void *argument)
     watch w = {.now = lsi_clock_seconds()};
 
     w.call_since = w.still_since = w.now;
-    lsi_cuda_device_enter(comm->device);
+    ls_status entered = lsi_cuda_device_enter_for((lsi_cuda_device *)comm->head.device, "cannot watch over NCCL");
+    if (entered != LS_OK) {
+        comm->on_failure(comm->failure_argument, entered);
+        return NULL;
+    }
     for (int looks = 1; !atomic_load(&comm->closing); looks++) {
         usleep(LOOK_MICROSECONDS);
         if (looks % LOOKS_PER_QUESTION != 0) {

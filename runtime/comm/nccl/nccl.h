@@ -21,6 +21,7 @@
 #include "backend/cuda/device.h"
 #include "comm/reduction.h"
 #include "comm/transports.h"
+#include "job/watchdog.h"
 
 typedef struct lsi_nccl_comm lsi_nccl_comm;
 typedef struct lsi_nccl_collective lsi_nccl_collective;
@@ -70,6 +71,7 @@ struct lsi_nccl_comm {
     const lsi_cuda_device *device;
     lsi_memory_account *account;
     double timeout_seconds;
+    const lsi_watchdog *watchdog; /* NULL: none */
     void (*on_failure)(void *argument, ls_status status);
     void *failure_argument;
     size_t piece_bytes;
@@ -100,6 +102,9 @@ LS_MUST_USE ls_status lsi_nccl_check(const lsi_nccl_comm *comm, ncclResult_t res
 LS_MUST_USE ls_status lsi_nccl_settle(const lsi_nccl_comm *comm, const char *call);
 /* Both, for a call that stands alone. */
 LS_MUST_USE ls_status lsi_nccl_finish(const lsi_nccl_comm *comm, ncclResult_t result, const char *call);
+
+/* What launching a kernel for the collective came to: its failure says what was going on, too. */
+LS_MUST_USE ls_status lsi_nccl_launched(const lsi_nccl_comm *comm, ls_status status);
 
 /* Messages that travel together. Between two ranks they arrive in the order in which they are given. */
 typedef struct lsi_nccl_group {
@@ -132,7 +137,7 @@ void lsi_nccl_leave(lsi_nccl_comm *comm);
 
 /* Collective. Every rank says how it has come so far; fails everywhere when one has failed, or two share a GPU. */
 LS_MUST_USE ls_status lsi_nccl_meet(lsi_job *job, const ls_device *device, ls_status mine);
-/* Collective: makes the communicator. */
+/* Collective: makes the communicator. A failure that only this rank knows of is reported by on_failure, too. */
 LS_MUST_USE ls_status lsi_nccl_join(lsi_nccl_comm *comm, lsi_job *job);
 
 /* ---- reduce.c, fast.c, move.c ---------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/error.h"
 #include "base/failure.h"
 #include "base/memory.h"
 #include "comm/nccl_choice.h"
@@ -22,12 +23,9 @@ static rank_record make_record(const ls_device *device, ls_status mine)
     int ordinal = ((const lsi_cuda_device *)device)->ordinal;
 
     if (mine == LS_OK) {
-        lsi_cuda_device_enter((const lsi_cuda_device *)device);
         cudaError_t error = cudaDeviceGetPCIBusId(record.bus, BUS_BYTES, ordinal);
         if (error != cudaSuccess) {
-            (void)cudaGetLastError();
-            record.status =
-                LS_FAIL(LS_ERR_DEVICE, "cannot read which GPU %d is: %s", ordinal, cudaGetErrorString(error));
+            record.status = LSI_CUDA_FAIL(error, ordinal, "cudaDeviceGetPCIBusId", "cannot read which one it is");
         }
     }
     if (record.status != LS_OK) {
@@ -140,6 +138,16 @@ static ls_status wait_for_all(lsi_nccl_comm *comm, ncclResult_t result)
                    comm->head.rank, comm->head.world, comm->timeout_seconds);
 }
 
+/* The others wait for this rank inside NCCL and do not hear of its failure. */
+static ls_status connect(lsi_nccl_comm *comm, const lsi_job *job, ncclUniqueId id)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+    config.blocking = 0;
+    LS_TRY(lsi_cuda_device_enter_for((lsi_cuda_device *)comm->head.device, "cannot set up NCCL"));
+    return wait_for_all(comm, ncclCommInitRankConfig(&comm->nccl, job->world, id, job->rank, &config));
+}
+
 ls_status lsi_nccl_meet(lsi_job *job, const ls_device *device, ls_status mine)
 {
     rank_record *all;
@@ -152,12 +160,13 @@ ls_status lsi_nccl_meet(lsi_job *job, const ls_device *device, ls_status mine)
 
 ls_status lsi_nccl_join(lsi_nccl_comm *comm, lsi_job *job)
 {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
 
     LS_TRY(share_id(comm, job, &id));
-    config.blocking = 0;
-    lsi_cuda_device_enter(comm->device);
-    LS_TRY(wait_for_all(comm, ncclCommInitRankConfig(&comm->nccl, job->world, id, job->rank, &config)));
+    ls_status status = connect(comm, job, id);
+    if (status != LS_OK && status != LS_ERR_TIMEOUT && job->world > 1) {
+        comm->on_failure(comm->failure_argument, status);
+    }
+    LS_TRY(status);
     return lsi_nccl_guard_start(comm);
 }

@@ -115,7 +115,7 @@ static ls_status add_up(const reduction_run *run, int s, const lsi_route_sum *wh
     if (what->n == 1 && sum.operand[0] == sum.out) {
         return LS_OK;
     }
-    return lsi_comm_sum_launch(run->stream, &sum, most);
+    return lsi_nccl_launched(run->comm, lsi_comm_sum_launch(run->stream, &sum, most));
 }
 
 static ls_status run_stage(const reduction_run *run, int s)

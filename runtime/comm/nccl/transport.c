@@ -129,7 +129,12 @@ static ls_status nccl_launch(ls_collective *head, ls_stream *stream)
         status = collective->queue(comm, collective, lsi_cuda_stream(stream));
     }
     pthread_mutex_unlock(&comm->use);
-    return status != LS_OK && device->capture != NULL ? lsi_cuda_recording_spoil(device, status) : status;
+    if (status == LS_OK || device->capture != NULL) {
+        return status == LS_OK ? LS_OK : lsi_cuda_recording_spoil(device, status);
+    }
+    /* At once, because the other ranks wait for what was not queued. */
+    lsi_cuda_device_fail_queue(device, status);
+    return lsi_cuda_device_check(device);
 }
 
 static void nccl_chunk(const ls_comm *comm, int64_t n, int rank, int64_t *start, int64_t *count)
@@ -148,7 +153,7 @@ static void nccl_close(ls_comm *head)
 {
     lsi_nccl_comm *comm = (lsi_nccl_comm *)head;
 
-    lsi_cuda_device_enter(comm->device);
+    (void)lsi_cuda_device_enter(comm->device);
     lsi_nccl_guard_stop(comm);
     lsi_nccl_leave(comm);
     while (comm->prepared != NULL) {
@@ -225,6 +230,7 @@ static ls_status make(const lsi_comm_options *options, lsi_nccl_comm **out)
     comm->device = (const lsi_cuda_device *)options->device;
     comm->account = options->account;
     comm->timeout_seconds = options->timeout_seconds;
+    comm->watchdog = options->watchdog;
     comm->on_failure = options->on_failure;
     comm->failure_argument = options->failure_argument;
     comm->piece_bytes = piece_bytes(options);

@@ -104,6 +104,7 @@ struct ls_backend {
     size_t struct_size;
     const char *name;               /* the word used in device.backend */
     bool host_memory;               /* device memory is the host's: all processes of a node share what is free */
+    size_t stream_bytes;            /* of device memory that every stream takes, for what its ops keep for a moment */
 
     ls_status (*open)(const ls_device_options *options, ls_device **out);
     void (*close)(ls_device *device);                   /* NULL is accepted; everything made from it is gone by then */
@@ -111,6 +112,8 @@ struct ls_backend {
     /* One line for people and the numeric fingerprint: model, kernel variant, library versions; not what is free to
      * differ between ranks (threads). Valid while the device is open. */
     const char *(*describe)(ls_device *device);
+    /* Names the device's memory: two devices of one node that answer alike share what is free. Valid as describe's. */
+    const char *(*place)(ls_device *device);
     /* Kernel variant in use, as options.isa takes it; of two names of one family the lesser sorts first. */
     const char *(*variant)(ls_device *device);
 
@@ -135,8 +138,9 @@ struct ls_backend {
 
     ls_status (*flag_set)(ls_stream *stream, ls_flag *flag, uint32_t value);
     ls_status (*flag_wait)(ls_stream *stream, ls_flag *flag, uint32_t value);     /* until equal */
-    /* Any host thread may call these two. The wait ends with LS_ERR_TIMEOUT after `seconds` (<= 0: never), and with
-     * LS_ERR_INTERNAL at once after an abort. */
+    /* Any host thread may call these two. The wait ends with LS_ERR_TIMEOUT after `seconds` (<= 0: never); after an
+     * abort at once with LS_ERR_INTERNAL, after a failure with that one, the flag being right or not: flags are set
+     * although the work before them was skipped. */
     void (*host_flag_set)(ls_device *device, ls_flag *flag, uint32_t value);
     ls_status (*host_flag_wait)(ls_device *device, ls_flag *flag, uint32_t value, double seconds);
     /* Likewise until the word differs from `value`; *out is what it is then. For transports: a word of requests. */
@@ -158,7 +162,8 @@ struct ls_backend {
     ls_status (*replay)(ls_recording *recording);
     void (*recording_destroy)(ls_recording *recording); /* no replay may be running */
 
-    /* Any thread: queued waits return, queued work is skipped, records and flag sets still run, host waits fail. */
+    /* Any thread: queued waits return, queued work is skipped, records and flag sets still run, host waits fail. The
+     * same after work that failed. */
     void (*abort)(ls_device *device);
     /* Any thread: makes the next sync fail with this status and message, as failed work would. For helper threads. */
     void (*fail)(ls_device *device, ls_status status, const char *message);

@@ -199,9 +199,16 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     return cusim_leave(make(out, bytes, cudaMemoryTypeDevice, cusim_device));
 }
 
+/* Of the allocation that begins there: for the record. */
+static size_t bytes_at(const void *pointer)
+{
+    cusim_memory m;
+    return pointer != NULL && cusim_memory_find(pointer, 0, &m) && m.base == pointer ? m.bytes : 0;
+}
+
 cudaError_t cudaFree(void *pointer)
 {
-    CUSIM_ENTER(cudaFree);
+    CUSIM_ENTER_STREAM(cudaFree, CUSIM_NO_STREAM, "bytes=%zu", bytes_at(pointer));
     if (pointer == NULL)
         return cusim_leave(cudaSuccess);
     allocation *a = find(pointer, 0);
@@ -237,7 +244,7 @@ static cudaError_t free_host(void *pointer, bool registered)
 
 cudaError_t cudaFreeHost(void *pointer)
 {
-    CUSIM_ENTER(cudaFreeHost);
+    CUSIM_ENTER_STREAM(cudaFreeHost, CUSIM_NO_STREAM, "bytes=%zu", bytes_at(pointer));
     return cusim_leave(pointer == NULL ? cudaSuccess : free_host(pointer, false));
 }
 

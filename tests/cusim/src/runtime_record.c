@@ -41,6 +41,13 @@ const char *cusim_api_name(int i, const char **out_library, uint64_t *out_calls)
     return functions[i].name;
 }
 
+/* The number that the launcher gave this process, NULL without one. */
+static const char *launched_rank(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return rank != NULL ? rank : getenv("PMI_RANK");
+}
+
 /* ---- injection ------------------------------------------------------------------------------ */
 
 enum { FAILS, HANGS, KILLS };
@@ -52,9 +59,19 @@ static struct rule {
 } rules[MAX_RULES];
 static int n_rules = -1;
 
-/* "name@n=code", "name@n=hang", "name@n=kill". */
+/* "name@n=code", "name@n=hang", "name@n=kill"; "1:name@n=code" is for rank 1 only. */
 static bool read_rule(const char *text, struct rule *out)
 {
+    const char *rank = launched_rank();
+    char *behind;
+    unsigned long wanted = strtoul(text, &behind, 10);
+    bool elsewhere = false;
+    if (behind != text) {
+        if (*behind != ':')
+            return false;
+        elsewhere = wanted != (rank != NULL ? strtoul(rank, NULL, 10) : 0);
+        text = behind + 1;
+    }
     const char *at = strchr(text, '@'), *equals = at != NULL ? strchr(at, '=') : NULL;
     if (equals == NULL || at == text || (size_t)(at - text) >= sizeof out->name)
         return false;
@@ -65,10 +82,14 @@ static bool read_rule(const char *text, struct rule *out)
     if (end != equals || out->at == 0)
         return false;
     out->action = strcmp(equals + 1, "hang") == 0 ? HANGS : strcmp(equals + 1, "kill") == 0 ? KILLS : FAILS;
-    if (out->action != FAILS)
-        return true;
-    out->code = (int)strtol(equals + 1, &end, 10);
-    return *end == '\0' && out->code != 0;
+    if (out->action == FAILS) {
+        out->code = (int)strtol(equals + 1, &end, 10);
+        if (*end != '\0' || out->code == 0)
+            return false;
+    }
+    if (elsewhere)
+        out->at = 0; /* no call has that number */
+    return true;
 }
 
 static void read_rules(void)
@@ -80,7 +101,7 @@ static void read_rules(void)
     char *text = strdup(setting), *rest = NULL;
     for (char *word = strtok_r(text, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest))
         if (n_rules == MAX_RULES || !read_rule(word, &rules[n_rules++]))
-            cusim_die("CUSIM_FAIL: '%s' is not name@call=code, hang or kill", word);
+            cusim_die("CUSIM_FAIL: '%s' is not [rank:]name@call=code, hang or kill", word);
     free(text);
 }
 
@@ -125,10 +146,8 @@ static FILE *record_file(void)
     asked = true;
     if (name == NULL)
         return file;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *mark = strstr(name, "%r");
+    const char *rank = launched_rank(), *mark = strstr(name, "%r");
     char number[24], path[4096];
-    if (rank == NULL)
-        rank = getenv("PMI_RANK");
     if (rank == NULL) {
         snprintf(number, sizeof number, "%d", (int)getpid());
         rank = number;
