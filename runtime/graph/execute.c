@@ -54,6 +54,13 @@ static ls_status check_run(const ls_plan *plan, const lsi_plan_run *run)
     return LS_OK;
 }
 
+static void announce_layer(const lsi_plan_run *run, const lsi_step *step)
+{
+    if (run->at_layer != NULL) {
+        run->at_layer(run->hook_argument, step->node->layer.name);
+    }
+}
+
 /* ---- forward ------------------------------------------------------------------------------------------------- */
 
 static ls_status convert_input(const ls_plan *plan, const lsi_plan_run *run)
@@ -71,6 +78,7 @@ static ls_status forward_step(const ls_plan *plan, const lsi_plan_run *run, cons
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
 
+    announce_layer(run, step);
     fill_run(plan, run, step, &r);
     for (int i = 0; i < layer->n_in; i++) {
         r.in[i] = view_of(plan, run, step->in[i], &layer->in_shape[i], layer->in_dtype[i]);
@@ -150,6 +158,7 @@ static ls_status backward_step(const ls_plan *plan, const lsi_plan_run *run, con
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
 
+    announce_layer(run, step);
     fill_backward(plan, run, step, &r);
     LS_TRY(layer->kind->backward(&r));
     LS_TRY(announce_done(run, step));
