@@ -56,10 +56,11 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     LSI_CUDA_TRY(cudaDriverGetVersion(&driver), "cannot read the driver's version");
     LSI_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
-    snprintf(d->description, sizeof d->description,
-             "cuda %s, %d SMs, %s, driver %d.%d, runtime %d.%d, cuBLASLt %d.%d.%d", properties.name,
-             properties.multiProcessorCount, d->variant, driver / 1000, driver % 1000 / 10, runtime / 1000,
-             runtime % 1000 / 10, toolkit_lt / 10000, toolkit_lt / 100 % 100, toolkit_lt % 100);
+    snprintf(d->library, sizeof d->library, "cuBLASLt %d.%d.%d", toolkit_lt / 10000, toolkit_lt / 100 % 100,
+             toolkit_lt % 100);
+    snprintf(d->model, sizeof d->model, "%s, %d SMs, %s", properties.name, properties.multiProcessorCount, d->variant);
+    snprintf(d->description, sizeof d->description, "cuda %s, driver %d.%d, runtime %d.%d, %s", d->model,
+             driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, d->library);
     return LS_OK;
 }
 
@@ -158,6 +159,21 @@ int lsi_cuda_capability(ls_device *device)
 bool lsi_cuda_uses_tf32(ls_device *device)
 {
     return ((lsi_cuda_device *)device)->tf32;
+}
+
+const char *lsi_cuda_model(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->model;
+}
+
+const char *lsi_cuda_library(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->library;
+}
+
+void lsi_cuda_enter(ls_device *device)
+{
+    lsi_cuda_device_enter((lsi_cuda_device *)device);
 }
 
 lsi_cuda_extension *lsi_cuda_extension_find(ls_device *device, const void *key)

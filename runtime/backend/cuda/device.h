@@ -23,6 +23,8 @@ typedef struct lsi_cuda_device {
     int capability; /* of the kernels to choose: 10 x major + minor, at most the GPU's */
     bool sync_each_op, tf32;
     char description[512], variant[8];
+    char model[320];     /* name, SMs, variant */
+    char library[32];    /* name and version of what makes products */
     lsi_cuda_driver driver;
 
     uint32_t stopped;
