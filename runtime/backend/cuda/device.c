@@ -47,6 +47,13 @@ static ls_status choose_variant(lsi_cuda_device *d, const char *asked, int best)
     return LS_OK;
 }
 
+/* Bits, times and plans of simulated GPUs are none of real ones of the same name. */
+#ifdef LOCKSTEP_CUDA_SIM
+static const char simulated[] = " simulated";
+#else
+static const char simulated[] = "";
+#endif
+
 static ls_status identify(lsi_cuda_device *d, const char *asked)
 {
     struct cudaDeviceProp properties;
@@ -56,8 +63,8 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     LSI_CUDA_TRY(cudaDriverGetVersion(&driver), "cannot read the driver's version");
     LSI_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
-    snprintf(d->library, sizeof d->library, "cuBLASLt %d.%d.%d", toolkit_lt / 10000, toolkit_lt / 100 % 100,
-             toolkit_lt % 100);
+    snprintf(d->library, sizeof d->library, "cuBLASLt %d.%d.%d%s", toolkit_lt / 10000, toolkit_lt / 100 % 100,
+             toolkit_lt % 100, simulated);
     snprintf(d->model, sizeof d->model, "%s, %d SMs, %s", properties.name, properties.multiProcessorCount, d->variant);
     snprintf(d->description, sizeof d->description, "cuda %s, driver %d.%d, runtime %d.%d, %s", d->model,
              driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, d->library);

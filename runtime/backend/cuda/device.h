@@ -24,7 +24,7 @@ typedef struct lsi_cuda_device {
     bool sync_each_op, tf32;
     char description[512], variant[8];
     char model[320];     /* name, SMs, variant */
-    char library[32];    /* name and version of what makes products */
+    char library[64];    /* name and version of what makes products */
     lsi_cuda_driver driver;
 
     uint32_t stopped;
