@@ -40,7 +40,6 @@ lsi_gemm_text lsi_gemm_shape_text(const lsi_gemm_shape *shape);
 typedef struct lsi_gemm_algorithm {
     int32_t split; /* 1: a plain product, and a kernel of ours for the epilogue; the rest means nothing */
     int32_t reserved;
-    uint64_t workspace_bytes;
     uint64_t library[8]; /* the library's own description */
 } lsi_gemm_algorithm;
 
@@ -69,7 +68,8 @@ typedef struct lsi_gemm_choices {
     ls_status (*propose)(ls_device *device, const lsi_gemm_shape *shape, lsi_gemm_algorithm *out, int *n_out);
     /* Whether this device runs it, within the workspace of a stream. */
     bool (*accepts)(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm);
-    /* Products of the shape are made by it from now on; not after a recording holds one. */
+    /* Products of the shape are made by it from now on; not after a recording holds one. For what was proposed or made
+     * here, or is accepted: nothing is checked again. */
     ls_status (*install)(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm);
     /* From an algorithm to numbers and back; ERR_DEVICE where the library does not know them, or the order of sums
      * would not be fixed. */

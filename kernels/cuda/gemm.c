@@ -41,7 +41,7 @@ static ls_status multiply(ls_stream *stream, cublasLtHandle_t handle, const lsi_
     LSI_GEMM_TRY(&plan->shape,
                  cublasLtMatmul(handle, plan->operation, &one, b->data, plan->first, a->data, plan->second, &beta,
                                 c->data, plan->result, c->data, plan->result, lsi_gemm_plan_algorithm(&plan->algorithm),
-                                lsi_cuda_workspace(stream), (size_t)plan->algorithm.workspace_bytes,
+                                lsi_cuda_workspace(stream), LSI_CUDA_WORKSPACE_BYTES,
                                 lsi_cuda_stream(stream)),
                  "cuBLASLt refused a");
     return LS_OK;

@@ -52,9 +52,9 @@ static bool is_deterministic(const cublasLtMatmulAlgo_t *algorithm)
            (scheme & ~allowed_reductions) == 0;
 }
 
-static void take(const cublasLtMatmulAlgo_t *algorithm, size_t workspace_bytes, lsi_gemm_algorithm *out)
+static void take(const cublasLtMatmulAlgo_t *algorithm, lsi_gemm_algorithm *out)
 {
-    *out = (lsi_gemm_algorithm){.workspace_bytes = workspace_bytes};
+    *out = (lsi_gemm_algorithm){0};
     memcpy(out->library, algorithm, sizeof out->library);
 }
 
@@ -77,7 +77,7 @@ static ls_status ask(cublasLtHandle_t handle, const lsi_gemm_plan *plan, cublasL
     for (int i = 0; i < n; i++) {
         if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= LSI_CUDA_WORKSPACE_BYTES &&
             is_deterministic(&results[i].algo)) {
-            take(&results[i].algo, results[i].workspaceSize, &out[(*n_out)++]);
+            take(&results[i].algo, &out[(*n_out)++]);
         }
     }
     return LS_OK;
@@ -161,34 +161,27 @@ static ls_status propose(ls_device *device, const lsi_gemm_shape *shape, lsi_gem
     return lsi_gemm_algorithm_propose(device, handle, plan, out, n_out);
 }
 
-/* The workspace it needs; false: it does not run here. */
-static bool check(cublasLtHandle_t handle, const lsi_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
-                  size_t *workspace_bytes)
+/* Whether it runs here, in the workspace of a stream: all of which it is given, as GPUs differ in what they need. */
+static bool check(cublasLtHandle_t handle, const lsi_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
 {
     cublasLtMatmulHeuristicResult_t result;
 
     memset(&result, 0, sizeof result);
-    if (cublasLtMatmulAlgoCheck(handle, plan->operation, plan->first, plan->second, plan->result, plan->result,
-                                algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > LSI_CUDA_WORKSPACE_BYTES) {
-        return false;
-    }
-    *workspace_bytes = result.workspaceSize;
-    return true;
+    return cublasLtMatmulAlgoCheck(handle, plan->operation, plan->first, plan->second, plan->result, plan->result,
+                                   algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= LSI_CUDA_WORKSPACE_BYTES;
 }
 
 static bool accepts(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm)
 {
     cublasLtHandle_t handle;
     lsi_gemm_plan *plan;
-    size_t workspace_bytes;
 
     if (algorithm->split) {
         return shape->epilogue != LSI_GEMM_PLAIN;
     }
     return find(device, shape, &handle, &plan) == LS_OK && is_deterministic(lsi_gemm_plan_algorithm(algorithm)) &&
-           check(handle, plan, lsi_gemm_plan_algorithm(algorithm), &workspace_bytes) &&
-           workspace_bytes <= algorithm->workspace_bytes;
+           check(handle, plan, lsi_gemm_plan_algorithm(algorithm));
 }
 
 static ls_status install(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm)
@@ -197,9 +190,6 @@ static ls_status install(ls_device *device, const lsi_gemm_shape *shape, const l
     lsi_gemm_plan *plan;
 
     LS_TRY(find(device, shape, &handle, &plan));
-    LS_REQUIRE(accepts(device, shape, algorithm), LS_ERR_DEVICE,
-               "the algorithm for the product of %s does not run on %s", lsi_gemm_shape_text(shape).text,
-               device->backend->describe(device));
     plan->algorithm = *algorithm;
     plan->chosen = true;
     return LS_OK;
@@ -262,7 +252,6 @@ static ls_status make(ls_device *device, const lsi_gemm_shape *shape, const lsi_
     cublasLtMatmulAlgo_t algorithm;
     cublasLtHandle_t handle;
     lsi_gemm_plan *plan;
-    size_t workspace_bytes = 0;
 
     if (from->value[LSI_GEMM_SETTING_split]) {
         LS_REQUIRE(shape->epilogue != LSI_GEMM_PLAIN, LS_ERR_DEVICE, "there is nothing to split off a product of %s",
@@ -281,10 +270,9 @@ static ls_status make(ls_device *device, const lsi_gemm_shape *shape, const lsi_
     LS_REQUIRE(is_deterministic(&algorithm), LS_ERR_DEVICE,
                "the algorithm for the product of %s adds in no fixed order (reduction %lld)",
                lsi_gemm_shape_text(shape).text, (long long)from->value[LSI_GEMM_SETTING_reduction]);
-    LS_REQUIRE(check(handle, plan, &algorithm, &workspace_bytes), LS_ERR_DEVICE,
-               "the algorithm for the product of %s does not run on %s", lsi_gemm_shape_text(shape).text,
-               device->backend->describe(device));
-    take(&algorithm, workspace_bytes, out);
+    LS_REQUIRE(check(handle, plan, &algorithm), LS_ERR_DEVICE, "the algorithm for the product of %s does not run on %s",
+               lsi_gemm_shape_text(shape).text, device->backend->describe(device));
+    take(&algorithm, out);
     return LS_OK;
 }
 

@@ -53,8 +53,8 @@ static ls_status warn_of_sizes(const lsi_gemm_list *list, const char *compute)
     if (status == LS_OK && n_layers > 0) {
         lsi_log_warn(
             "%s products of sizes that are no multiple of %d are slow on GPUs: %s; the sizes come from "
-            "train.micro_batch, the data's columns, the model's widths and model.vocab (0: the data's classes), where a "
-            "multiple of %d is worth setting",
+            "train.micro_batch, the data's columns, the model's widths and model.vocab (0: the data's classes), where "
+            "a multiple of %d is worth setting",
             compute, UNIT, text.data, UNIT);
     }
     lsi_text_free(&text);

@@ -243,7 +243,6 @@ static void check_numbers(gpu *g, const lsi_gemm_shape *s, const lsi_gemm_algori
     CHECK_OK(g->choices->settings(&made, &again));
     assert_memory_equal(&numbers, &again, sizeof numbers);
     assert_true(g->choices->accepts(g->device, s, &made));
-    assert_int_equal(made.workspace_bytes, algorithm->workspace_bytes);
     if (!algorithm->split) {
         again.value[LSI_GEMM_SETTING_reduction] = 1; /* in place: in no fixed order */
         again.value[LSI_GEMM_SETTING_split_k] = 2;
