@@ -23,7 +23,9 @@ static ls_status add(lsi_gemm_list *list, const lsi_gemm_shape *shape, const cha
         lsi_gemm_item *grown;
 
         LS_TRY(lsi_memory_alloc((size_t)room * sizeof *grown, "list of matrix products", (void **)&grown));
-        memcpy(grown, list->item, (size_t)list->n * sizeof *grown);
+        for (int i = 0; i < list->n; i++) {
+            grown[i] = list->item[i];
+        }
         lsi_memory_free(list->item);
         list->item = grown;
         list->room = room;
