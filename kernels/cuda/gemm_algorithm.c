@@ -103,10 +103,11 @@ static ls_status ask_library(cublasLtHandle_t handle, const lsi_gemm_plan *plan,
  *     slope        product writes dy; kernel reads dy and x, writes dx              8 N
  *     in one       product reads x, writes dx                                       4 N
  *
- * The library's gelu is the tanh form, as ours, so the two ways differ by roundings: in one, gelu sees the sum before
- * it is rounded to x. Fewer bytes are not yet less time: before sm_90 the library's kernels with this epilogue are said
- * to lose more on the product than the passes cost, and public trainers turn it off there. So it is the default from
- * sm_90 on, and elsewhere it is there for the tuner to measure (a plan says which is taken). */
+ * The library's gelu is the tanh form, as ours (its manual does not say; XLA puts it in that form's place only, and
+ * llm.c uses both for one model), so the two ways differ by roundings: in one, gelu sees the sum before it is rounded
+ * to x. Fewer bytes are not yet less time: where the library's kernels with this epilogue are slower ones, the product
+ * loses more than the passes cost. llm.c measured so, and fuses from sm_90 on; so does the default here, until it has
+ * been measured by us. On older GPUs it is there for the tuner: a plan says which way is taken. */
 enum { FUSE_FROM = 90 };
 
 /* The row length of x must be a multiple of 8 elements, as the library says of CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD. */

@@ -157,10 +157,11 @@ static ls_status write_plan(tuner *t)
     }
     lsi_text_free(&text);
     LS_TRY(status);
-    lsi_log_info("wrote %s: gemm plan %s of %d products on %s; products of a training and an evaluation slot take %.3f "
-                 "ms, by the library's first choices %.3f ms; a run takes it by device.gemm_plan",
-                 t->path, t->tuning.hash, t->tuning.n, t->tuning.device, t->best_seconds * 1e3,
-                 t->default_seconds * 1e3);
+    lsi_log_info(
+        "wrote %s: gemm plan %s of %d products on %s with %s; products of a training and an evaluation slot take %.3f "
+        "ms, by the library's first choices %.3f ms; a run takes it by device.gemm_plan",
+        t->path, t->tuning.hash, t->tuning.n, t->tuning.device, t->tuning.library, t->best_seconds * 1e3,
+        t->default_seconds * 1e3);
     return LS_OK;
 }
 
