@@ -1,58 +1,50 @@
-/* Matrix product by cuBLASLt, with sums in f32 (gemm_plan.h). What it does not do is done by one kernel of ours
- * (gemm_rows.h): products over nothing, and a bias of another type than c. */
+/* Matrix products by cuBLASLt, with sums in f32 (gemm_plan.h). What it does not do is done by kernels of ours
+ * (gemm_rows.h, gelu): products over nothing, a bias of another type than c, and a gelu that is split off. */
 #include "kernels/cuda/gemm.h"
 
-#include <string.h>
-
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/extension.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_rows.h"
+#include "kernels/ops.h"
 
-/* As everything the runtime makes products of: its memory plans and the starts of parameters see to it. Other matrices
- * take other algorithms, and so have other bits. */
-static bool is_aligned(const ls_view *view)
+/* Launchers of elementwise.cu. */
+ls_status lsi_cuda_gelu_fwd(ls_stream *stream, const void *arguments);
+ls_status lsi_cuda_gelu_bwd(ls_stream *stream, const void *arguments);
+
+/* ---- by the library ---------------------------------------------------------------------------------------------- */
+
+/* Addresses that the descriptor holds: of the launch that follows. NULL: not used. */
+static ls_status point(const lsi_gemm_plan *plan, const ls_view *bias, const ls_view *x)
 {
-    return (uintptr_t)view->data % 256 == 0;
-}
-
-static lsi_gemm_shape shape_of(const lsi_gemm_args *a)
-{
-    lsi_gemm_shape shape;
-
-    memset(&shape, 0, sizeof shape);
-    shape.m = a->m;
-    shape.n = a->n;
-    shape.k = a->k;
-    shape.trans_a = a->trans_a != 0;
-    shape.trans_b = a->trans_b != 0;
-    shape.factors = (int32_t)a->a.dtype;
-    shape.c = (int32_t)a->c.dtype;
-    shape.bias = a->bias.count > 0 && a->bias.dtype == a->c.dtype;
-    shape.aligned =
-        is_aligned(&a->a) && is_aligned(&a->b) && is_aligned(&a->c) && (!shape.bias || is_aligned(&a->bias));
-    return shape;
-}
-
-static ls_status multiply(ls_stream *stream, const lsi_gemm_args *a, const lsi_gemm_shape *shape)
-{
-    const float one = 1.0f, beta = a->accumulate ? 1.0f : 0.0f;
-    cublasLtHandle_t handle;
-    lsi_gemm_plan *plan;
-
-    LS_TRY(lsi_gemm_plan_get(stream->device, shape, &handle, &plan));
-    if (shape->bias) {
-        cublasStatus_t status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                               &a->bias.data, sizeof a->bias.data);
-        if (status != CUBLAS_STATUS_SUCCESS) {
-            return lsi_gemm_plan_fail(shape, status, "cublasLtMatmulDescSetAttribute", "cannot give the bias to a");
-        }
+    if (plan->shape.bias) {
+        LSI_GEMM_TRY(&plan->shape,
+                     cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias->data,
+                                                    sizeof bias->data),
+                     "cannot give the bias to a");
     }
-    cublasStatus_t status =
-        cublasLtMatmul(handle, plan->operation, &one, a->b.data, plan->first, a->a.data, plan->second, &beta, a->c.data,
-                       plan->result, a->c.data, plan->result, &plan->algorithm, lsi_cuda_workspace(stream),
-                       plan->workspace_bytes, lsi_cuda_stream(stream));
-    return status == CUBLAS_STATUS_SUCCESS ? LS_OK
-                                           : lsi_gemm_plan_fail(shape, status, "cublasLtMatmul", "cuBLASLt refused a");
+    if (x != NULL) {
+        LSI_GEMM_TRY(&plan->shape,
+                     cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                                    &x->data, sizeof x->data),
+                     "cannot give the input of gelu to a");
+    }
+    return LS_OK;
+}
+
+/* c = op(a) op(b) (+ c), with the plan's epilogue. */
+static ls_status multiply(ls_stream *stream, cublasLtHandle_t handle, const lsi_gemm_plan *plan, const ls_view *a,
+                          const ls_view *b, const ls_view *c, bool accumulate)
+{
+    const float one = 1.0f, beta = accumulate ? 1.0f : 0.0f;
+
+    LSI_GEMM_TRY(&plan->shape,
+                 cublasLtMatmul(handle, plan->operation, &one, b->data, plan->first, a->data, plan->second, &beta,
+                                c->data, plan->result, c->data, plan->result, lsi_gemm_plan_algorithm(&plan->algorithm),
+                                lsi_cuda_workspace(stream), LSI_CUDA_WORKSPACE_BYTES,
+                                lsi_cuda_stream(stream)),
+                 "cuBLASLt refused a");
+    return LS_OK;
 }
 
 /* All given views (count above 0) of one type, which is f32, f16 or bf16. */
@@ -75,18 +67,78 @@ static ls_status check_types(const ls_view *const *views, int n)
     return LS_OK;
 }
 
+/* ---- the ops ----------------------------------------------------------------------------------------------------- */
+
 ls_status lsi_cuda_gemm(ls_stream *stream, const void *arguments)
 {
     const lsi_gemm_args *a = arguments;
-    lsi_gemm_shape shape = shape_of(a);
+    cublasLtHandle_t handle;
+    lsi_gemm_shape shape;
+    lsi_gemm_plan *plan;
 
     LS_TRY(check_types((const ls_view *const[]){&a->a, &a->b, &a->bias, &a->c}, a->c.dtype == LS_F32 ? 3 : 4));
     if (a->m == 0 || a->n == 0) {
         return LS_OK;
     }
-    if (a->k > 0) {
-        LS_TRY(multiply(stream, a, &shape));
-        return a->bias.count > 0 && !shape.bias ? lsi_gemm_rows_add(stream, &a->c, &a->bias, a->m, a->n) : LS_OK;
+    if (!lsi_gemm_shape_of(&lsi_op_gemm, a, lsi_cuda_uses_tf32(stream->device), &shape)) {
+        return a->accumulate ? LS_OK : lsi_gemm_rows_set(stream, &a->c, &a->bias, a->m, a->n);
     }
-    return a->accumulate ? LS_OK : lsi_gemm_rows_set(stream, &a->c, &a->bias, a->m, a->n);
+    LS_TRY(lsi_gemm_plan_get(stream->device, &shape, &handle, &plan));
+    LS_TRY(point(plan, &a->bias, NULL));
+    LS_TRY(multiply(stream, handle, plan, &a->a, &a->b, &a->c, a->accumulate != 0));
+    return a->bias.count > 0 && !shape.bias ? lsi_gemm_rows_add(stream, &a->c, &a->bias, a->m, a->n) : LS_OK;
+}
+
+static ls_status gelu_apart(ls_stream *stream, const lsi_gemm_gelu_args *a)
+{
+    lsi_gemm_args product = {a->a, a->b, a->bias, a->x, a->m, a->n, a->k, a->trans_a, a->trans_b, 0};
+
+    LS_TRY(lsi_cuda_gemm(stream, &product));
+    return lsi_cuda_gelu_fwd(stream, &(lsi_gelu_fwd_args){.x = a->x, .y = a->y});
+}
+
+ls_status lsi_cuda_gemm_gelu(ls_stream *stream, const void *arguments)
+{
+    const lsi_gemm_gelu_args *a = arguments;
+    cublasLtHandle_t handle;
+    lsi_gemm_shape shape;
+    lsi_gemm_plan *plan;
+
+    LS_TRY(check_types((const ls_view *const[]){&a->a, &a->b, &a->bias, &a->x, &a->y}, 5));
+    if (!lsi_gemm_shape_of(&lsi_op_gemm_gelu, a, lsi_cuda_uses_tf32(stream->device), &shape)) {
+        return gelu_apart(stream, a);
+    }
+    LS_TRY(lsi_gemm_plan_get(stream->device, &shape, &handle, &plan));
+    if (plan->algorithm.split) {
+        return gelu_apart(stream, a);
+    }
+    LS_TRY(point(plan, &a->bias, &a->x));
+    return multiply(stream, handle, plan, &a->a, &a->b, &a->y, false);
+}
+
+static ls_status slope_apart(ls_stream *stream, const lsi_gemm_gelu_bwd_args *a)
+{
+    lsi_gemm_args product = {a->a, a->b, {0}, a->dx, a->m, a->n, a->k, a->trans_a, a->trans_b, 0};
+
+    LS_TRY(lsi_cuda_gemm(stream, &product));
+    return lsi_cuda_gelu_bwd(stream, &(lsi_gelu_bwd_args){.x = a->x, .dy = a->dx, .dx = a->dx});
+}
+
+ls_status lsi_cuda_gemm_gelu_bwd(ls_stream *stream, const void *arguments)
+{
+    const lsi_gemm_gelu_bwd_args *a = arguments;
+    cublasLtHandle_t handle;
+    lsi_gemm_shape shape;
+    lsi_gemm_plan *plan;
+
+    LS_TRY(check_types((const ls_view *const[]){&a->a, &a->b, &a->x, &a->dx}, 4));
+    if (!lsi_gemm_shape_of(&lsi_op_gemm_gelu_bwd, a, lsi_cuda_uses_tf32(stream->device), &shape)) {
+        return slope_apart(stream, a);
+    }
+    LS_TRY(lsi_gemm_plan_get(stream->device, &shape, &handle, &plan));
+    if (plan->algorithm.split) {
+        return slope_apart(stream, a);
+    }
+    LS_TRY(point(plan, NULL, &a->x));
+    return multiply(stream, handle, plan, &a->a, &a->b, &a->dx, false);
 }

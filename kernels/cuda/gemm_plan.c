@@ -5,12 +5,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/extension.h"
 #include "base/memory.h"
-
-/* What the heuristic may propose: enough that one of them has an order of sums we allow. */
-enum { MAX_PROPOSALS = 16 };
-/* Partial sums over k are added in the type of the computation and in order, or not made at all. The other schemes add
- * in the order in which blocks finish, or round in between. */
-static const uint32_t allowed_reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+#include "kernels/cuda/gemm_algorithm.h"
 
 typedef struct plans {
     lsi_cuda_extension head;
@@ -22,10 +17,9 @@ static const char plans_key;
 
 ls_status lsi_gemm_plan_fail(const lsi_gemm_shape *shape, cublasStatus_t status, const char *call, const char *what)
 {
-    return LS_FAIL(status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE,
-                   "%s %s product of m = %lld, n = %lld, k = %lld: %.*s: %s", what,
-                   ls_dtype_name((ls_dtype)shape->factors), (long long)shape->m, (long long)shape->n,
-                   (long long)shape->k, (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
+    return LS_FAIL(status == CUBLAS_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE, "%s product of %s: %.*s: %s",
+                   what, lsi_gemm_shape_text(shape).text, (int)strcspn(call, "("), call,
+                   cublasLtGetStatusString(status));
 }
 
 /* ---- descriptors --------------------------------------------------------------------------------------------- */
@@ -35,36 +29,56 @@ static cudaDataType_t cuda_type(int32_t dtype)
     return dtype == LS_F16 ? CUDA_R_16F : dtype == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-#define TRY(expression, what)                                                                                          \
-    do {                                                                                                               \
-        cublasStatus_t try_status = (expression);                                                                      \
-        if (try_status != CUBLAS_STATUS_SUCCESS) {                                                                     \
-            return lsi_gemm_plan_fail(shape, try_status, #expression, what);                                           \
-        }                                                                                                              \
-    } while (0)
+#define TRY(expression, what) LSI_GEMM_TRY(shape, expression, what)
+#define SET(attribute, value)                                                                                          \
+    TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value)),    \
+        "cannot describe a")
 
-static ls_status describe_operation(lsi_gemm_plan *plan, bool tf32)
+static cublasLtEpilogue_t epilogue_of(const lsi_gemm_shape *shape)
+{
+    switch (shape->epilogue) {
+    case LSI_GEMM_GELU:
+        return shape->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case LSI_GEMM_GELU_BWD:
+        return CUBLASLT_EPILOGUE_DGELU;
+    default:
+        return shape->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+/* Addresses are given anew at every launch; those here only say to what they are aligned. */
+static ls_status describe_epilogue(lsi_gemm_plan *plan)
 {
     const lsi_gemm_shape *shape = &plan->shape;
-    cublasComputeType_t compute = tf32 && shape->factors == LS_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = shape->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    cudaDataType_t bias_type = cuda_type(shape->c);
+    cublasLtEpilogue_t epilogue = epilogue_of(shape);
+    cudaDataType_t type = cuda_type(shape->c);
+    uintptr_t address = shape->aligned ? 256 : ls_dtype_bytes((ls_dtype)shape->c);
+    int64_t row = shape->n;
 
-    TRY(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F), "cannot describe a");
-    TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
-        "cannot describe a");
-    TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
-        "cannot describe a");
-    TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
-        "cannot describe a");
+    SET(EPILOGUE, epilogue);
     if (shape->bias) {
-        TRY(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
-                                           sizeof bias_type),
-            "cannot describe a");
+        SET(BIAS_DATA_TYPE, type);
+        SET(BIAS_POINTER, address);
+    }
+    if (shape->epilogue != LSI_GEMM_PLAIN) {
+        SET(EPILOGUE_AUX_DATA_TYPE, type);
+        SET(EPILOGUE_AUX_LD, row);
+        SET(EPILOGUE_AUX_POINTER, address);
     }
     return LS_OK;
+}
+
+static ls_status describe_operation(lsi_gemm_plan *plan)
+{
+    const lsi_gemm_shape *shape = &plan->shape;
+    cublasComputeType_t compute = shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+
+    TRY(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F), "cannot describe a");
+    SET(TRANSA, first);
+    SET(TRANSB, second);
+    return describe_epilogue(plan);
 }
 
 /* cuBLASLt counts along columns. A row-major matrix is the transpose of what it takes it for, so it is asked for the
@@ -81,81 +95,6 @@ static ls_status describe_matrices(lsi_gemm_plan *plan)
     TRY(cublasLtMatrixLayoutCreate(&plan->second, factors, a_row, a_rows, (int64_t)a_row), "cannot describe a");
     TRY(cublasLtMatrixLayoutCreate(&plan->result, cuda_type(shape->c), n, m, (int64_t)n), "cannot describe a");
     return LS_OK;
-}
-
-/* ---- the algorithm ------------------------------------------------------------------------------------------- */
-
-static ls_status set_preference(const lsi_gemm_shape *shape, cublasLtMatmulPreference_t preference)
-{
-    size_t workspace = LSI_CUDA_WORKSPACE_BYTES;
-    uint32_t alignment = shape->aligned ? 256 : (uint32_t)ls_dtype_bytes((ls_dtype)shape->factors);
-    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-
-    TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace),
-        "cannot state preferences for a");
-    TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                             &allowed_reductions, sizeof allowed_reductions),
-        "cannot state preferences for a");
-    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++) {
-        TRY(cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment, sizeof alignment),
-            "cannot state preferences for a");
-    }
-    return LS_OK;
-}
-
-/* The mask above is a preference; this is the rule. An algorithm that cannot be asked is no reason to take the next one:
- * other ranks would take this one. */
-static ls_status check_deterministic(const lsi_gemm_shape *shape, const cublasLtMatmulAlgo_t *algorithm, bool *out)
-{
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
-    size_t written;
-
-    TRY(cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
-                                             &written),
-        "cannot read the order of sums of a");
-    *out = (scheme & ~allowed_reductions) == 0;
-    return LS_OK;
-}
-
-static ls_status choose(cublasLtHandle_t handle, lsi_gemm_plan *plan, cublasLtMatmulPreference_t preference)
-{
-    const lsi_gemm_shape *shape = &plan->shape;
-    cublasLtMatmulHeuristicResult_t proposals[MAX_PROPOSALS];
-    int n = 0;
-
-    LS_TRY(set_preference(shape, preference));
-    TRY(cublasLtMatmulAlgoGetHeuristic(handle, plan->operation, plan->first, plan->second, plan->result, plan->result,
-                                       preference, MAX_PROPOSALS, proposals, &n),
-        "cuBLASLt has no algorithm for a");
-    for (int i = 0; i < n; i++) {
-        bool deterministic = false;
-
-        if (proposals[i].state != CUBLAS_STATUS_SUCCESS || proposals[i].workspaceSize > LSI_CUDA_WORKSPACE_BYTES) {
-            continue;
-        }
-        LS_TRY(check_deterministic(shape, &proposals[i].algo, &deterministic));
-        if (deterministic) {
-            plan->algorithm = proposals[i].algo;
-            plan->workspace_bytes = proposals[i].workspaceSize;
-            return LS_OK;
-        }
-    }
-    return lsi_gemm_plan_fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic",
-                              "cuBLASLt has no deterministic algorithm for a");
-}
-
-static ls_status choose_algorithm(cublasLtHandle_t handle, lsi_gemm_plan *plan)
-{
-    const lsi_gemm_shape *shape = &plan->shape;
-    cublasLtMatmulPreference_t preference;
-
-    TRY(cublasLtMatmulPreferenceCreate(&preference), "cannot state preferences for a");
-    ls_status status = choose(handle, plan, preference);
-    (void)cublasLtMatmulPreferenceDestroy(preference);
-    return status;
 }
 
 /* ---- the plans of a device ----------------------------------------------------------------------------------- */
@@ -206,16 +145,15 @@ static ls_status open_plans(ls_device *device, const lsi_gemm_shape *shape, plan
     return LS_OK;
 }
 
-static ls_status make_plan(plans *p, const lsi_gemm_shape *shape, bool tf32, lsi_gemm_plan **out)
+static ls_status make_plan(plans *p, const lsi_gemm_shape *shape, lsi_gemm_plan **out)
 {
     lsi_gemm_plan *plan;
     ls_status status;
 
     LS_TRY(lsi_memory_alloc(sizeof *plan, "plan of a matrix product", (void **)&plan));
     plan->shape = *shape;
-    LS_TRY_GOTO(status, failed, describe_operation(plan, tf32));
+    LS_TRY_GOTO(status, failed, describe_operation(plan));
     LS_TRY_GOTO(status, failed, describe_matrices(plan));
-    LS_TRY_GOTO(status, failed, choose_algorithm(p->handle, plan));
     plan->next = p->first;
     p->first = plan;
     *out = plan;
@@ -226,8 +164,8 @@ failed:
     return status;
 }
 
-ls_status lsi_gemm_plan_get(ls_device *device, const lsi_gemm_shape *shape, cublasLtHandle_t *handle,
-                            lsi_gemm_plan **out)
+ls_status lsi_gemm_plan_find(ls_device *device, const lsi_gemm_shape *shape, cublasLtHandle_t *handle,
+                             lsi_gemm_plan **out)
 {
     plans *p = (plans *)lsi_cuda_extension_find(device, &plans_key);
 
@@ -241,5 +179,21 @@ ls_status lsi_gemm_plan_get(ls_device *device, const lsi_gemm_shape *shape, cubl
             return LS_OK;
         }
     }
-    return make_plan(p, shape, lsi_cuda_uses_tf32(device), out);
+    return make_plan(p, shape, out);
+}
+
+ls_status lsi_gemm_plan_get(ls_device *device, const lsi_gemm_shape *shape, cublasLtHandle_t *handle,
+                            lsi_gemm_plan **out)
+{
+    lsi_gemm_algorithm proposals[LSI_GEMM_MAX_PROPOSALS];
+    int n;
+
+    LS_TRY(lsi_gemm_plan_find(device, shape, handle, out));
+    if ((*out)->chosen) {
+        return LS_OK;
+    }
+    LS_TRY(lsi_gemm_algorithm_propose(device, *handle, *out, proposals, &n));
+    (*out)->algorithm = proposals[0];
+    (*out)->chosen = true;
+    return LS_OK;
 }

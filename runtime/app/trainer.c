@@ -1,6 +1,7 @@
 /* trainer CONFIG [--set section.key=value]...: trains what a configuration names, one process per rank; and the
  * commands of config/command_line.h. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "loop/evaluate_checkpoint.h"
 #include "loop/generate.h"
 #include "loop/run.h"
+#include "loop/tune.h"
 
 enum { EXIT_DIFFERENT = 1 };
 
@@ -133,12 +135,29 @@ static void warn_unused(const lsi_config *config)
     lsi_text_free(&unused);
 }
 
+/* The plan that is going to be made is none to be used, and may not be there yet. */
+static ls_status load_config_to_tune(const lsi_command *command, lsi_config **config)
+{
+    size_t n = (size_t)command->n_sets;
+    const char **sets;
+
+    LS_TRY(lsi_memory_alloc((n + 1) * sizeof *sets, "command line", (void **)&sets));
+    memcpy(sets, command->sets, n * sizeof *sets);
+    sets[n] = "device.gemm_plan=";
+    ls_status status = lsi_config_load(command->operand[1], sets, (int)n + 1, config);
+    lsi_memory_free(sets);
+    return status;
+}
+
 /* Rank 0: the configuration, and the path that the other ranks need, too. */
 static ls_status load_config(const lsi_command *command, lsi_config **config, char **path)
 {
     LS_TRY(lsi_file_absolute(command->operand[0], path));
     if (command->kind == LSI_COMMAND_EVAL) {
         return lsi_checkpoint_load_config(*path, command->sets, command->n_sets, config);
+    }
+    if (command->kind == LSI_COMMAND_TUNE_GEMM) {
+        return load_config_to_tune(command, config);
     }
     LS_TRY(lsi_config_load(command->operand[0], command->sets, command->n_sets, config));
     warn_unused(*config);
@@ -152,6 +171,8 @@ static ls_status run(ls_runtime *rt, lsi_command_kind kind, const char *path)
         return lsi_run_dry(rt);
     case LSI_COMMAND_EVAL:
         return lsi_run_evaluation(rt, path);
+    case LSI_COMMAND_TUNE_GEMM:
+        return lsi_run_tuning(rt, path);
     default:
         return ls_run(rt);
     }
@@ -212,7 +233,7 @@ int main(int argc, char **argv)
         lsi_job_close(&job);
         code = ls_status_exit_code(status);
     } else if (command.kind == LSI_COMMAND_TRAIN || command.kind == LSI_COMMAND_DRY_RUN ||
-               command.kind == LSI_COMMAND_EVAL) {
+               command.kind == LSI_COMMAND_EVAL || command.kind == LSI_COMMAND_TUNE_GEMM) {
         code = run_and_close(job, &command);
     } else {
         code = answer_and_close(job, &command);

@@ -54,6 +54,13 @@ static ls_status check_run(const ls_plan *plan, const lsi_plan_run *run)
     return LS_OK;
 }
 
+static void announce_layer(const lsi_plan_run *run, const lsi_step *step)
+{
+    if (run->at_layer != NULL) {
+        run->at_layer(run->hook_argument, step->node->layer.name);
+    }
+}
+
 /* ---- forward ------------------------------------------------------------------------------------------------- */
 
 static ls_status convert_input(const ls_plan *plan, const lsi_plan_run *run)
@@ -71,11 +78,13 @@ static ls_status queue_forward(const ls_plan *plan, const lsi_plan_run *run, con
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
 
+    announce_layer(run, step);
     fill_run(plan, run, step, &r);
     for (int i = 0; i < layer->n_in; i++) {
         r.in[i] = view_of(plan, run, step->in[i], &layer->in_shape[i], layer->in_dtype[i]);
     }
     r.out = view_of(plan, run, step->out, &layer->out_shape, layer->out_dtype);
+    r.gelu_out = view_of(plan, run, step->gelu_out, &layer->out_shape, layer->out_dtype);
     for (int k = 0; k < layer->n_params && run->param_need != NULL; k++) {
         if (step->first_reader[k]) {
             LS_TRY(run->param_need(run->hook_argument, step->node->param[k]));
@@ -100,7 +109,9 @@ ls_status lsi_plan_forward(const ls_plan *plan, const lsi_plan_run *run)
         LS_TRY(convert_input(plan, run));
     }
     for (int p = 0; p < plan->n_steps; p++) {
-        LS_TRY(forward_step(plan, run, &plan->step[p]));
+        if (!plan->step[p].forward_elsewhere) {
+            LS_TRY(forward_step(plan, run, &plan->step[p]));
+        }
     }
     return LS_OK;
 }
@@ -117,6 +128,7 @@ static void fill_backward(const ls_plan *plan, const lsi_plan_run *run, const ls
         r->out = view_of(plan, run, step->out, &layer->out_shape, layer->out_dtype);
     }
     r->d_out = view_of(plan, run, step->d_out, &layer->out_shape, layer->out_dtype);
+    r->gelu_in = view_of(plan, run, step->gelu_in, &layer->in_shape[0], layer->in_dtype[0]);
     for (int i = 0; i < layer->n_in; i++) {
         if ((layer->saves & LS_SAVES_IN(i)) != 0) {
             r->in[i] = view_of(plan, run, step->in[i], &layer->in_shape[i], layer->in_dtype[i]);
@@ -159,6 +171,7 @@ static ls_status queue_backward(const ls_plan *plan, const lsi_plan_run *run, co
     const ls_layer_node *layer = &step->node->layer;
     ls_layer_run r;
 
+    announce_layer(run, step);
     fill_backward(plan, run, step, &r);
     LS_TRY(layer->kind->backward(&r));
     LS_TRY(announce_done(run, step));
@@ -187,7 +200,7 @@ ls_status lsi_plan_backward(const ls_plan *plan, const lsi_plan_run *run)
                "a backward needs a train plan and memory for gradients");
     LS_TRY(check_run(plan, run));
     for (int p = plan->n_steps - 1; p >= 0; p--) {
-        if (plan->step[p].backward && has_work(&plan->step[p])) {
+        if (plan->step[p].backward && !plan->step[p].backward_elsewhere && has_work(&plan->step[p])) {
             LS_TRY(backward_step(plan, run, &plan->step[p]));
         }
     }

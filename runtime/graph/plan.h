@@ -28,6 +28,7 @@ typedef struct lsi_plan_run {
      * in the backward. A parameter that several layers share is announced once, too. */
     ls_status (*param_need)(void *argument, int param);
     ls_status (*param_done)(void *argument, int param);
+    void (*at_layer)(void *argument, const char *name);     /* before each layer's forward and backward */
     void *hook_argument;
 } lsi_plan_run;
 

@@ -25,6 +25,7 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
     }
     lsi_text_append(out, " -> %s", lsi_shape_text(&layer->out_shape).text);
     print_buffer(plan, "out", step->out, out);
+    print_buffer(plan, "and its gelu", step->gelu_out, out);
     for (int i = 0; i < layer->n_saved; i++) {
         print_buffer(plan, "extra", step->saved[i], out);
     }
@@ -38,6 +39,12 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
     }
     for (int i = 0; i < layer->n_in && step->backward; i++) {
         print_buffer(plan, step->accumulate_in[i] ? "adds to d_in" : "d_in", step->d_in[i], out);
+    }
+    print_buffer(plan, "through the gelu of", step->gelu_in, out);
+    if (step->forward_elsewhere || step->backward_elsewhere) {
+        lsi_text_append(out, "  %s%s%s by the products next to it", step->forward_elsewhere ? "forward" : "",
+                        step->forward_elsewhere && step->backward_elsewhere ? " and " : "",
+                        step->backward_elsewhere ? "backward" : "");
     }
     lsi_text_append(out, "\n");
 }

@@ -26,6 +26,7 @@ static const ls_layer_kind kind = {
     .forward = forward,
     .backward = backward,
     .d_in_over_d_out = true,
+    .is_gelu = true,
 };
 
 ls_var ls_gelu(ls_graph *graph, const char *name, ls_var x)

@@ -83,6 +83,20 @@ static int64_t rows(const ls_layer_run *run)
     return run->n_samples * (ls_shape_count(&run->node->in_shape[0]) / in_features(run->node));
 }
 
+/* out = x w + b, and its gelu behind it. */
+static ls_status forward_gelu(const ls_layer_run *run, const lsi_gemm_args *gemm)
+{
+    return lsi_gemm_gelu(run->stream, &(lsi_gemm_gelu_args){.a = gemm->a,
+                                                            .b = gemm->b,
+                                                            .bias = gemm->bias,
+                                                            .x = run->out,
+                                                            .y = run->gelu_out,
+                                                            .m = gemm->m,
+                                                            .n = gemm->n,
+                                                            .k = gemm->k,
+                                                            .trans_b = gemm->trans_b});
+}
+
 static ls_status forward(const ls_layer_run *run)
 {
     lsi_gemm_args gemm = {.a = run->in[0],
@@ -96,7 +110,32 @@ static ls_status forward(const ls_layer_run *run)
     if (!of(run)->options.no_bias) {
         gemm.bias = run->param[1];
     }
-    return lsi_gemm(run->stream, &gemm);
+    return run->gelu_out.count > 0 ? forward_gelu(run, &gemm) : lsi_gemm(run->stream, &gemm);
+}
+
+/* dx = dy w', or what the gelu that made x passes on of it. */
+static ls_status input_gradient(const ls_layer_run *run)
+{
+    lsi_gemm_args gemm = {.a = run->d_out,
+                          .b = run->param[0],
+                          .c = run->d_in[0],
+                          .m = rows(run),
+                          .n = in_features(run->node),
+                          .k = of(run)->columns,
+                          .trans_b = !of(run)->options.out_by_in,
+                          .accumulate = run->accumulate_in[0]};
+
+    if (run->gelu_in.count == 0) {
+        return lsi_gemm(run->stream, &gemm);
+    }
+    return lsi_gemm_gelu_bwd(run->stream, &(lsi_gemm_gelu_bwd_args){.a = gemm.a,
+                                                                    .b = gemm.b,
+                                                                    .x = run->gelu_in,
+                                                                    .dx = gemm.c,
+                                                                    .m = gemm.m,
+                                                                    .n = gemm.n,
+                                                                    .k = gemm.k,
+                                                                    .trans_b = gemm.trans_b});
 }
 
 /* dW = x^T dy, or dy^T x where the weight is stored [out, in]. */
@@ -117,17 +156,8 @@ static ls_status weight_gradient(const ls_layer_run *run)
 
 static ls_status backward(const ls_layer_run *run)
 {
-    int64_t in = in_features(run->node), out = of(run)->columns;
-
     if (run->d_in[0].count > 0) {
-        LS_TRY(lsi_gemm(run->stream, &(lsi_gemm_args){.a = run->d_out,
-                                                      .b = run->param[0],
-                                                      .c = run->d_in[0],
-                                                      .m = rows(run),
-                                                      .n = in,
-                                                      .k = out,
-                                                      .trans_b = !of(run)->options.out_by_in,
-                                                      .accumulate = run->accumulate_in[0]}));
+        LS_TRY(input_gradient(run));
     }
     LS_TRY(weight_gradient(run));
     if (of(run)->options.no_bias) {
@@ -136,7 +166,7 @@ static ls_status backward(const ls_layer_run *run)
     return lsi_bias_bwd(run->stream, &(lsi_bias_bwd_args){.dy = run->d_out,
                                                           .db = run->d_param[1],
                                                           .rows = rows(run),
-                                                          .cols = out,
+                                                          .cols = of(run)->columns,
                                                           .accumulate = run->accumulate_param[1]});
 }
 
@@ -147,6 +177,7 @@ static const ls_layer_kind kind = {
     .forward = forward,
     .backward = backward,
     .adds_input_gradient = true,
+    .makes_gelu = true,
 };
 
 ls_var ls_linear(ls_graph *graph, const char *name, ls_var x, int64_t out_features, const ls_linear_options *options)

@@ -46,6 +46,13 @@ static ls_status write_start(lsi_events *events, char *devices, size_t width, co
     lsi_jsonl_int(events->jsonl, "parameters", events->trainer->params->n_counted);
     lsi_jsonl_int(events->jsonl, "lanes", rt->geometry.n_lanes);
     lsi_jsonl_ints(events->jsonl, "slots_per_rank", slots, world);
+    lsi_jsonl_double(events->jsonl, "step_flops", events->trainer->work.step_flops);
+    if (events->trainer->work.product_flops > 0) {
+        lsi_jsonl_double(events->jsonl, "product_flops_per_second", events->trainer->work.product_flops);
+    }
+    if (rt->tuning != NULL) {
+        lsi_jsonl_string(events->jsonl, "gemm_plan", rt->tuning->hash);
+    }
     if (resumed_from != NULL) {
         lsi_jsonl_string(events->jsonl, "resumed_from", resumed_from);
         lsi_jsonl_int(events->jsonl, "resumed_step", events->trainer->first_step);
@@ -149,6 +156,10 @@ static ls_status write_step(lsi_events *events, const double *seconds)
     lsi_jsonl_float(j, "samples_per_second", (float)rate);
     if (events->tokens) {
         lsi_jsonl_float(j, "tokens_per_second", (float)(rate * (double)events->trainer->data->target_count));
+    }
+    if (events->trainer->work.product_flops > 0) {
+        lsi_jsonl_float(j, "mfu",
+                        (float)lsi_work_utilization(&events->trainer->work, seconds[LS_EXCHANGE_STEP_SECONDS]));
     }
     return lsi_jsonl_end(j);
 }

@@ -9,6 +9,7 @@ typedef struct lsi_progress {
     const char *unit;                   /* "samples", "tokens" */
     double recent_seconds;              /* smoothed step time, without the first steps */
     int64_t seen;                       /* last step described to us */
+    const lsi_work *work;               /* borrowed */
 } lsi_progress;
 
 void lsi_progress_open(lsi_progress *progress, const ls_trainer *trainer, bool tokens);

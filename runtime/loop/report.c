@@ -44,6 +44,38 @@ static void append_data(lsi_text *text, const ls_dataset *train, const ls_datase
     lsi_text_append(text, "\n");
 }
 
+/* 1.25e12 -> "1.25 T" */
+static void append_rate(lsi_text *text, double flops)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+    int unit = 0;
+
+    while (flops >= 1000 && unit + 1 < (int)(sizeof units / sizeof *units)) {
+        flops /= 1000;
+        unit++;
+    }
+    lsi_text_append(text, "%.3g %s", flops, units[unit]);
+}
+
+static void append_work(lsi_text *text, const ls_trainer *trainer)
+{
+    const ls_runtime *rt = trainer->rt;
+    const lsi_work *work = &trainer->work;
+
+    lsi_text_append(text, "\nwork       ");
+    append_rate(text, work->step_flops);
+    lsi_text_append(text, "FLOP a step");
+    if (work->product_flops > 0) {
+        lsi_text_append(text, "; the largest product runs at ");
+        append_rate(text, work->product_flops / rt->geometry.world);
+        lsi_text_append(text, "FLOP/s on each of %d GPU%s, of which mfu is a part", rt->geometry.world,
+                        rt->geometry.world == 1 ? "" : "s");
+    }
+    if (rt->tuning != NULL) {
+        lsi_text_append(text, "; gemm plan %s", rt->tuning->hash);
+    }
+}
+
 static void append_batch(lsi_text *text, const ls_runtime *rt, int64_t steps)
 {
     const lsi_geometry *g = &rt->geometry;
@@ -82,6 +114,7 @@ void lsi_report_start(const ls_trainer *trainer, const char *model, const ls_dat
     } else if (trainer->recorder.why != NULL) {
         lsi_text_append(&text, "\ngraphs     off: %s", trainer->recorder.why);
     }
+    append_work(&text, trainer);
     if (lsi_text_status(&text) == LS_OK) {
         show(&text);
     }

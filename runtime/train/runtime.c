@@ -5,6 +5,7 @@
 
 #include "backend/registry.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -100,6 +101,53 @@ static ls_status common_variant(ls_runtime *rt, char out[VARIANT_BYTES])
     return status;
 }
 
+enum { PLAN_LIMIT = 64 << 20 };
+
+/* Rank 0 has the file. */
+static ls_status read_plan(const ls_runtime *rt, char **out)
+{
+    size_t size;
+
+    return rt->job->rank == 0 ? lsi_file_read(rt->config->device.gemm_plan, PLAN_LIMIT, LS_ERR_CONFIG, out, &size)
+                              : LS_OK;
+}
+
+static ls_status install_plan(ls_runtime *rt, const char *text)
+{
+    const char *path = rt->config->device.gemm_plan;
+
+    LS_TRY(lsi_memory_alloc(sizeof *rt->tuning, "plan of matrix products", (void **)&rt->tuning));
+    LS_TRY(lsi_tuning_parse(path, text, strlen(text), rt->tuning));
+    return lsi_tuning_install(rt->tuning, path, rt->device);
+}
+
+/* Collective. */
+static ls_status load_plan(ls_runtime *rt)
+{
+    char *text = NULL;
+
+    if (rt->config->device.gemm_plan[0] == '\0') {
+        return LS_OK;
+    }
+    ls_status status = lsi_runtime_agree(rt, read_plan(rt, &text));
+    if (status == LS_OK) {
+        status = lsi_runtime_agree(rt, lsi_job_broadcast_text(rt->job, &text, 0));
+    }
+    if (status == LS_OK) {
+        status = lsi_runtime_agree(rt, install_plan(rt, text));
+    }
+    lsi_memory_free(text);
+    return status;
+}
+
+static void free_plan(ls_runtime *rt)
+{
+    if (rt->tuning != NULL) {
+        lsi_tuning_free(rt->tuning);
+        lsi_memory_free(rt->tuning);
+    }
+}
+
 /* Equal bits are promised only between equal fingerprints, so the ranks of one job must share it. */
 static ls_status agree_on_fingerprint(ls_runtime *rt)
 {
@@ -107,9 +155,11 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
     char *all, note[LSI_PRECISION_NOTE];
 
     lsi_precision_note(rt->config, rt->device, note);
-    snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s; lanes %d, block %d", lsi_version(),
+    snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s%s%s; lanes %d, block %d", lsi_version(),
              lsi_version_git(), lsi_version_compiler(), rt->backend->describe(rt->device),
-             rt->config->precision.compute, note, rt->geometry.n_lanes, LSI_BLOCK);
+             rt->config->precision.compute, note,
+             rt->tuning != NULL ? ", gemm plan " : "", rt->tuning != NULL ? rt->tuning->hash : "",
+             rt->geometry.n_lanes, LSI_BLOCK);
     LS_TRY(lsi_memory_alloc((size_t)rt->job->world * BYTES, "fingerprints", (void **)&all));
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
@@ -166,6 +216,7 @@ static ls_status open_all(ls_runtime *rt)
         rt->device = NULL;
     }
     LS_TRY(lsi_runtime_agree(rt, rt->device == NULL ? open_device(rt, variant) : LS_OK));
+    LS_TRY(load_plan(rt));
     LS_TRY(lsi_runtime_agree(rt, agree_on_fingerprint(rt)));
     rt->account.poison = rt->config->device.poison;
     return lsi_runtime_agree(rt, open_comm(rt));
@@ -239,6 +290,7 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     }
     lsi_watchdog_stop(&rt->watchdog);
     lsi_geometry_free(&rt->geometry);
+    free_plan(rt);
     lsi_config_destroy(&rt->loaded);
     lsi_job_close(&rt->job);
     int stopped_code = rt->stopped_code;

@@ -7,6 +7,7 @@
 #include "device/affinity.h"
 #include "job/watchdog.h"
 #include "train/geometry.h"
+#include "train/tuning.h"
 #include <lockstep/comm.h>
 #include <lockstep/train.h>
 
@@ -29,7 +30,8 @@ struct ls_runtime {
     lsi_geometry geometry;
     ls_comm *comm;
     lsi_runtime_child *newest;      /* what is still open: a program that fails on its way leaves it to the close */
-    char fingerprint[512];          /* equal on all ranks: results are comparable only where this text is equal */
+    lsi_tuning *tuning;             /* device.gemm_plan, installed; NULL: none */
+    char fingerprint[640];          /* equal on all ranks: results are comparable only where this text is equal */
     bool dry_run;                   /* ls_run and ls_run_model say what they would use, and train nothing */
     double opened_seconds;          /* when, on this process's clock */
     int stopped_code;               /* exit code of a run that ended early without a checkpoint; 0: none did */

@@ -65,7 +65,7 @@ ls_status lsi_trainer_check_data(const ls_graph *graph, const ls_dataset *data, 
     return LS_OK;
 }
 
-static ls_status compile(const ls_config *config, ls_graph *graph, ls_var loss, ls_mode mode, ls_plan **out)
+ls_status lsi_trainer_compile(const ls_config *config, ls_graph *graph, ls_var loss, ls_mode mode, ls_plan **out)
 {
     ls_compile_options options = {
         .struct_size = sizeof options,
@@ -84,9 +84,9 @@ static ls_status lay_out(ls_trainer *t, ls_var loss, const lsi_trainer_options *
     const ls_config *config = t->rt->config;
     const lsi_geometry *geometry = &t->rt->geometry;
 
-    LS_TRY(compile(config, t->graph, loss, LS_TRAIN, &t->plan));
+    LS_TRY(lsi_trainer_compile(config, t->graph, loss, LS_TRAIN, &t->plan));
     if (options->evaluates) {
-        LS_TRY(compile(config, t->graph, loss, LS_EVAL, &t->eval_plan));
+        LS_TRY(lsi_trainer_compile(config, t->graph, loss, LS_EVAL, &t->eval_plan));
     }
     LS_TRY(lsi_trainer_check_data(t->graph, t->data, "data"));
     t->params = lsi_graph_params(t->graph);
@@ -357,6 +357,10 @@ ls_status lsi_trainer_create(ls_runtime *runtime, ls_graph *graph, ls_var loss, 
     }
     if (status == LS_OK) {
         status = lsi_sizes_check(runtime, &t->sizes, &trial);
+    }
+    if (status == LS_OK) {
+        lsi_watchdog_enter(runtime->watchdog, "choosing algorithms for matrix products");
+        status = lsi_products_prepare(runtime, t->plan, t->eval_plan, &t->work);
     }
     if (status == LS_OK) {
         lsi_watchdog_enter(runtime->watchdog, "allocating memory and initial weights");

@@ -13,6 +13,7 @@
 #include "train/fault.h"
 #include "train/memory.h"
 #include "train/overlap.h"
+#include "train/products.h"
 #include "train/recorder.h"
 #include "train/runtime.h"
 #include "train/state.h"
@@ -84,6 +85,7 @@ struct ls_trainer {
     const ls_dataset *data;
 
     lsi_sizes sizes;
+    lsi_work work;
     lsi_lanes lanes;
     lsi_exchange exchange;
     lsi_place *place;           /* this rank's slots in order */
@@ -169,6 +171,9 @@ LS_MUST_USE ls_status lsi_trainer_sizes(ls_runtime *runtime, ls_graph *graph, ls
 /* Waits for the commit of every step queued, which is the host's one wait of a step; then `last` is of the newest. The
  * next begin finds nothing to wait for. */
 LS_MUST_USE ls_status lsi_trainer_collect(ls_trainer *trainer);
+/* One plan of the graph as the configuration says: the layers' type, the micro-batch. */
+LS_MUST_USE ls_status lsi_trainer_compile(const ls_config *config, ls_graph *graph, ls_var loss, ls_mode mode,
+                                          ls_plan **out);
 /* Steps that the configuration asks for with this many samples. */
 int64_t lsi_trainer_run_steps(const ls_config *config, int64_t n_samples);
 

@@ -126,7 +126,7 @@ def read_events(path):
 
 
 TIMES = {"step_seconds", "data_wait_seconds", "compute_seconds", "comm_seconds", "comm_exposed_seconds",
-         "samples_per_second", "tokens_per_second", "train_seconds"}
+         "samples_per_second", "tokens_per_second", "mfu", "product_flops_per_second", "train_seconds"}
 MEMORY = {"memory_planned_bytes", "memory_peak_bytes", "resident_start_bytes", "resident_peak_bytes"}
 
 

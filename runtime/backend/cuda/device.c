@@ -63,6 +63,13 @@ static ls_status choose_variant(lsi_cuda_device *d, const char *asked, int best)
     return LS_OK;
 }
 
+/* Bits, times and plans of simulated GPUs are none of real ones of the same name. */
+#ifdef LOCKSTEP_CUDA_SIM
+static const char simulated[] = " simulated";
+#else
+static const char simulated[] = "";
+#endif
+
 static ls_status identify(lsi_cuda_device *d, const char *asked)
 {
     struct cudaDeviceProp properties;
@@ -75,10 +82,11 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
         snprintf(d->place + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
     }
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
-    snprintf(d->description, sizeof d->description,
-             "cuda %s, %d SMs, %s, driver %d.%d, runtime %d.%d, cuBLASLt %d.%d.%d", properties.name,
-             properties.multiProcessorCount, d->variant, driver / 1000, driver % 1000 / 10, runtime / 1000,
-             runtime % 1000 / 10, toolkit_lt / 10000, toolkit_lt / 100 % 100, toolkit_lt % 100);
+    snprintf(d->library, sizeof d->library, "cuBLASLt %d.%d.%d%s", toolkit_lt / 10000, toolkit_lt / 100 % 100,
+             toolkit_lt % 100, simulated);
+    snprintf(d->model, sizeof d->model, "%s, %d SMs, %s", properties.name, properties.multiProcessorCount, d->variant);
+    snprintf(d->description, sizeof d->description, "cuda %s, driver %d.%d, runtime %d.%d, %s", d->model,
+             driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, d->library);
     return LS_OK;
 }
 
@@ -187,6 +195,21 @@ int lsi_cuda_capability(ls_device *device)
 bool lsi_cuda_uses_tf32(ls_device *device)
 {
     return ((lsi_cuda_device *)device)->tf32;
+}
+
+const char *lsi_cuda_model(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->model;
+}
+
+const char *lsi_cuda_library(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->library;
+}
+
+void lsi_cuda_enter(ls_device *device)
+{
+    lsi_cuda_device_enter((lsi_cuda_device *)device);
 }
 
 lsi_cuda_extension *lsi_cuda_extension_find(ls_device *device, const void *key)

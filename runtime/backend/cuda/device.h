@@ -24,6 +24,8 @@ typedef struct lsi_cuda_device {
     bool sync_each_op, tf32;
     char description[512], variant[8];
     char place[33]; /* the GPU's UUID, or that of the part of it that this is, in hex digits */
+    char model[320];     /* name, SMs, variant */
+    char library[64];    /* name and version of what makes products */
     lsi_cuda_driver driver;
 
     uint32_t stopped;

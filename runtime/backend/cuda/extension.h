@@ -18,5 +18,10 @@ void lsi_cuda_extension_keep(ls_device *device, lsi_cuda_extension *extension);
 /* How the device was opened, for kernels that choose by it. */
 int lsi_cuda_capability(ls_device *device); /* 10 x major + minor */
 bool lsi_cuda_uses_tf32(ls_device *device);
+/* What it is, in parts: "NAME, 108 SMs, sm080", and "cuBLASLt 13.0.0". Valid while it is open. */
+const char *lsi_cuda_model(ls_device *device);
+const char *lsi_cuda_library(ls_device *device);
+/* Makes the GPU current in the calling thread. */
+void lsi_cuda_enter(ls_device *device);
 
 #endif

@@ -84,6 +84,9 @@ typedef struct ls_layer_run {
     /* backward only. A d_in of count 0 is not wanted. accumulate: 1 adds to what is there, 0 overwrites. */
     ls_view d_out, d_in[LS_LAYER_MAX_IN], d_param[LS_LAYER_MAX_PARAMS];
     int accumulate_in[LS_LAYER_MAX_IN], accumulate_param[LS_LAYER_MAX_PARAMS];
+    /* Of a kind that makes_gelu; count 0: not asked for. Forward: write gelu(out) here, besides out. Backward: in[0] is
+     * the gelu of this; write to d_in[0] the gradient of this instead of in[0]'s (accumulate_in[0] is 0 then). */
+    ls_view gelu_out, gelu_in;
 } ls_layer_run;
 
 struct ls_layer_kind {
@@ -100,6 +103,10 @@ struct ls_layer_kind {
     bool identity_outside_training;     /* eval and infer plans leave the layer out */
     /* In place: forward may write out over in[0]; backward may write d_in[0] over d_out, or over in[0]. */
     bool out_over_in, d_in_over_d_out, d_in_over_in;
+    /* A GELU next to a product costs fewer passes over memory when the product makes it: the plan then leaves out the
+     * forward or the backward of a layer that is_gelu (one input, d_in_over_d_out), and asks the layer before or behind
+     * it, which makes_gelu. */
+    bool is_gelu, makes_gelu;
     bool is_loss;               /* `out` holds the losses, for nobody to read in the graph; there is no d_out */
 };
 

@@ -1,0 +1,83 @@
+/* A GELU is made by the product in front of it, and its gradient by the backward of the product behind it, where such a
+ * layer can and nobody sees the difference: buffers keep their contents, one of them from a little earlier on. */
+#include "graph/compile.h"
+
+static bool is_gelu(const lsi_step *step)
+{
+    const ls_layer_node *layer = &step->node->layer;
+
+    return layer->kind->is_gelu && layer->n_in == 1 && layer->n_params == 0 && layer->n_saved == 0;
+}
+
+/* The step in front of gelu q writes q's output, too, which is there from its turn on. */
+static void fuse_forward(lsi_compiler *c, int q)
+{
+    ls_plan *plan = c->plan;
+    lsi_step *gelu = &plan->step[q];
+    int p = c->maker[c->root[gelu->node->in[0]]];
+
+    /* A value may have a second gelu behind it: one is enough. Out over in would overwrite what is still to be read. */
+    if (p < 0 || !plan->step[p].node->layer.kind->makes_gelu || plan->step[p].gelu_out != LSI_BUFFER_NONE ||
+        gelu->out == gelu->in[0] || plan->step[p].out != gelu->in[0]) {
+        return;
+    }
+    plan->step[p].gelu_out = gelu->out;
+    gelu->forward_elsewhere = true;
+    plan->buffer[gelu->out].begin = p;
+}
+
+/* The one step whose backward contributes to the gradient of the value, by its first input; -1: there is none. */
+static int only_reader(const ls_plan *plan, int value)
+{
+    int found = -1;
+
+    for (int p = 0; p < plan->n_steps; p++) {
+        const lsi_step *step = &plan->step[p];
+
+        for (int i = 0; i < step->node->layer.n_in && step->backward; i++) {
+            if (step->node->in[i] == value) {
+                if (found >= 0 || i > 0) {
+                    return -1;
+                }
+                found = p;
+            }
+        }
+    }
+    return found;
+}
+
+/* Gelu q works in place of its gradient: the step behind it writes there at once what q would. Its input is kept until
+ * q's backward, which comes later. */
+static void fuse_backward(lsi_compiler *c, int q)
+{
+    ls_plan *plan = c->plan;
+    lsi_step *gelu = &plan->step[q], *reader;
+    int r = gelu->backward && (gelu->node->layer.saves & LS_SAVES_IN(0)) != 0 ? only_reader(plan, gelu->node->out) : -1;
+
+    if (r < 0) {
+        return;
+    }
+    reader = &plan->step[r];
+    if (!reader->node->layer.kind->makes_gelu || reader->d_in[0] < 0 || reader->accumulate_in[0] ||
+        reader->sum_in[0] != LSI_BUFFER_NONE || gelu->d_out != reader->d_in[0] || gelu->d_in[0] != gelu->d_out ||
+        gelu->sum_in[0] != LSI_BUFFER_NONE || gelu->accumulate_in[0]) {
+        return;
+    }
+    reader->gelu_in = gelu->in[0];
+    gelu->backward_elsewhere = true;
+}
+
+void lsi_fuse_gelus(lsi_compiler *compiler)
+{
+    ls_plan *plan = compiler->plan;
+
+    for (int p = 0; p < plan->n_steps; p++) {
+        plan->step[p].gelu_out = plan->step[p].gelu_in = LSI_BUFFER_NONE;
+    }
+    for (int q = 0; q < plan->n_steps; q++) {
+        if (is_gelu(&plan->step[q])) {
+            fuse_forward(compiler, q);
+            fuse_backward(compiler, q);
+        }
+    }
+}
