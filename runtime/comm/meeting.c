@@ -13,7 +13,7 @@
 
 /* Written by its rank alone, but for the sleepers. What is written often has cache lines of its own. */
 typedef struct lsi_desk {
-    _Alignas(128) _Atomic uint32_t phase; /* 2 i - 1: ready for the i-th meeting; 2 i: done with it */
+    _Alignas(128) _Atomic uint32_t phase;    /* 2 i - 1: ready for the i-th meeting; 2 i: done with it */
     _Alignas(128) _Atomic uint32_t n_sleepers;
     _Alignas(128) lsi_meeting_task task;
 } lsi_desk;
