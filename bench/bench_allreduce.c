@@ -382,7 +382,7 @@ static ls_status open_variant(bench *b, int v, size_t bytes)
         LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = variants[v].transport, .job = b->job,
                                                  .device = b->device, .account = &b->account,
                                                  .n_lanes = b->job->world, .share = b->share,
-                                                 .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 60,
+                                                 .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 600,
                                                  .on_failure = give_up, .failure_argument = b->job},
                              &b->comm[v]));
     }

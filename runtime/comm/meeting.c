@@ -144,7 +144,7 @@ static ls_status await(const lsi_meeting *meeting, int i, uint32_t phase, const 
     while (!has_reached(desk, phase)) {
         LS_REQUIRE(!atomic_load_explicit(meeting->aborted, memory_order_relaxed), LS_ERR_COMM,
                    "communication was aborted while %s", doing);
-        if (lsi_patience_is_over(&patience)) {
+        if (lsi_patience_is_over(&patience) && !has_reached(desk, phase)) {     /* this process may have been stopped */
             return fail_late(meeting, i, doing);
         }
         doze(desk, phase);
