@@ -1,4 +1,4 @@
-/* bench_allreduce [--sizes 64K,1M,500000000] [--reps N] [--threads N]        under mpirun -np N
+/* bench_allreduce [--sizes 64k,1M,500000000] [--reps N] [--threads N]        under mpirun -np N
  *
  * Times the sum of one f32 vector of every process, all of it to all, in the columns of nccl-tests: by our transports
  * shm and mpi, ordered and fast, and beside them by MPI_Allreduce. The variants of one size take turns, repetition by
@@ -21,6 +21,7 @@
 
 #include "backend/registry.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "comm/arena.h"
 #include "comm/registry.h"
@@ -35,7 +36,7 @@ int main(void)
 #else
 #include <mpi.h>
 
-enum { MAX_SIZES = 32, MAX_REPS = 101, MAX_WORLD = 256, N_VARIANTS = 5, RAW = 4 };
+enum { MAX_SIZES = 32, MAX_REPS = 101, MAX_WORLD = 256, MAX_THREADS = 1024, N_VARIANTS = 5, RAW = 4 };
 
 typedef struct variant {
     const char *name, *transport, *redop;
@@ -121,7 +122,7 @@ static ls_status measure_copy(bench *b, double *out)
 /* Seconds for a word to get from rank 0 to rank 1: half a round trip. */
 static ls_status measure_ping(bench *b, double *out)
 {
-    enum { TRIPS = 20000, REPS = 5 };
+    enum { TRIPS = 5000, REPS = 5 };
     _Atomic uint32_t *word = (_Atomic uint32_t *)(void *)b->arena->base[0];
     double seconds[REPS];
 
@@ -301,9 +302,9 @@ static double lower(double a, double b)
 /* In place, as a training step does it. */
 static void note(const bench *b, int64_t n, const result r[N_VARIANTS], summary *s)
 {
-    const int64_t large = (64 << 20) / sizeof(float), small = (1 << 20) / sizeof(float);
+    const int64_t large = 64000000 / sizeof(float), small = (1 << 20) / sizeof(float);
 
-    if (n >= large || n * (int64_t)sizeof(float) >= 64000000) {
+    if (n >= large) {
         s->of_floor = lower(s->of_floor, algbw(n, r[0].seconds) / (b->copy * 1e-9 / b->job->world));
         s->to_mpi = lower(s->to_mpi, r[2].seconds / r[0].seconds);
     }
@@ -317,7 +318,7 @@ static bool has_changed(double before, double after)
     return after > 1.2 * before || before > 1.2 * after;
 }
 
-static ls_status measure_all(bench *b, const int64_t *sizes, int n_sizes, bool *valid)
+static ls_status measure_all(bench *b, const int64_t *sizes, int n_sizes)
 {
     bool speaks = b->job->rank == 0;
     double copy = 0, ping = 0;
@@ -351,12 +352,12 @@ static ls_status measure_all(bench *b, const int64_t *sizes, int n_sizes, bool *
     }
     LS_TRY(measure_copy(b, &copy));
     LS_TRY(measure_ping(b, &ping));
-    *valid = !has_changed(b->copy, copy) && !has_changed(b->ping, ping);
+    bool valid = !has_changed(b->copy, copy) && !has_changed(b->ping, ping);
     if (speaks) {
         printf("# after: copy bandwidth %.1f GB/s, core to core %.0f ns: the run is %s\n", copy * 1e-9, ping * 1e9,
-               *valid ? "valid" : "INVALID, the machine has changed");
-        printf("# shm ordered in place: from 64 MB on at least %.2f of its floor and %.2f x mpi ordered; up to 1 MiB at "
-               "least %.2f x MPI_Allreduce\n",
+               valid ? "valid" : "INVALID, the machine has changed");
+        printf("# shm ordered in place: from 64 MB on at least %.2f of its floor and %.2f x mpi ordered; up to 1 MiB "
+               "at least %.2f x MPI_Allreduce\n",
                s.of_floor, s.to_mpi, s.to_allreduce);
     }
     return LS_OK;
@@ -381,7 +382,7 @@ static ls_status open_variant(bench *b, int v, size_t bytes)
         LS_TRY(lsi_comm_open(&(lsi_comm_options){.transport = variants[v].transport, .job = b->job,
                                                  .device = b->device, .account = &b->account,
                                                  .n_lanes = b->job->world, .share = b->share,
-                                                 .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 60,
+                                                 .fast = variants[v].fast, .wire = LS_F32, .timeout_seconds = 600,
                                                  .on_failure = give_up, .failure_argument = b->job},
                              &b->comm[v]));
     }
@@ -405,7 +406,7 @@ static void close_variant(bench *b, int v, size_t bytes)
     }
 }
 
-static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads, bool *valid)
+static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads)
 {
     const ls_backend *backend;
     int64_t largest = 0;
@@ -428,7 +429,7 @@ static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads,
     for (int v = 0; v < N_VARIANTS; v++) {
         LS_TRY(open_variant(b, v, bytes));
     }
-    LS_TRY(measure_all(b, sizes, n_sizes, valid));
+    LS_TRY(measure_all(b, sizes, n_sizes));
     for (int v = 0; v < N_VARIANTS; v++) {
         close_variant(b, v, bytes);
     }
@@ -443,46 +444,74 @@ static ls_status run(bench *b, const int64_t *sizes, int n_sizes, int n_threads,
 
 static ls_status parse_sizes(char *list, int64_t *sizes, int *n)
 {
-    for (char *word = strtok(list, ","); word != NULL && *n < MAX_SIZES; word = strtok(NULL, ",")) {
-        char *end;
-        long long count = strtoll(word, &end, 10);
+    for (char *word = strtok(list, ","); word != NULL; word = strtok(NULL, ",")) {
+        int64_t bytes = 0;
+        const char *wrong = lsi_number_size(word, &bytes);
 
-        count *= *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : 1;
-        LS_REQUIRE(count >= (long long)sizeof(float), LS_ERR_USAGE, "--sizes: '%s' is no number of bytes", word);
-        sizes[(*n)++] = count / (long long)sizeof(float);
+        LS_REQUIRE(wrong == NULL && bytes >= (int64_t)sizeof(float) && *n < MAX_SIZES, LS_ERR_USAGE,
+                   "--sizes: '%s': %s", word, wrong != NULL ? wrong : "too small, or one too many");
+        sizes[(*n)++] = bytes / (int64_t)sizeof(float);
+    }
+    return LS_OK;
+}
+
+typedef struct arguments {
+    char *sizes;
+    int n_reps, n_threads;
+} arguments;
+
+static ls_status parse_number(const char *option, const char *text, int most, int *out)
+{
+    int64_t value;
+    const char *wrong = lsi_number_int(text, &value);
+
+    LS_REQUIRE(wrong == NULL && value >= 1 && value <= most, LS_ERR_USAGE, "%s: '%s' is no number from 1 to %d", option,
+               text, most);
+    *out = (int)value;
+    return LS_OK;
+}
+
+static ls_status parse(int argc, char **argv, arguments *out)
+{
+    for (int i = 1; i < argc; i += 2) {
+        bool sizes = strcmp(argv[i], "--sizes") == 0, reps = strcmp(argv[i], "--reps") == 0;
+
+        LS_REQUIRE((sizes || reps || strcmp(argv[i], "--threads") == 0) && i + 1 < argc, LS_ERR_USAGE,
+                   "bench_allreduce [--sizes 64k,1M,500000000] [--reps N] [--threads N]");
+        if (sizes) {
+            out->sizes = argv[i + 1];
+        } else {
+            LS_TRY(parse_number(argv[i], argv[i + 1], reps ? MAX_REPS : MAX_THREADS,
+                                reps ? &out->n_reps : &out->n_threads));
+        }
     }
     return LS_OK;
 }
 
 int main(int argc, char **argv)
 {
-    static bench b = {.n_reps = 7};
-    char usual[] = "64K,256K,1M,4M,16M,64M,256M,500000000";
-    char *list = usual;
+    static bench b;
+    char usual[] = "64k,256k,1M,4M,16M,64M,256M,500000000";
+    arguments chosen = {.sizes = usual, .n_reps = 7, .n_threads = 1};
     int64_t sizes[MAX_SIZES];
-    int n_sizes = 0, n_threads = 1;
-    bool valid = true;
+    int n_sizes = 0;
 
     if (lsi_job_open("bench_allreduce", &argc, &argv, &b.job) != LS_OK) {
         return 1;
     }
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--sizes") == 0) {
-            list = argv[i + 1];
-        } else if (strcmp(argv[i], "--reps") == 0) {
-            b.n_reps = atoi(argv[i + 1]) < 1 ? 1 : atoi(argv[i + 1]) > MAX_REPS ? MAX_REPS : atoi(argv[i + 1]);
-        } else if (strcmp(argv[i], "--threads") == 0) {
-            n_threads = atoi(argv[i + 1]) < 1 ? 1 : atoi(argv[i + 1]);
+    ls_status status = parse(argc, argv, &chosen);
+    if (status == LS_OK) {
+        status = parse_sizes(chosen.sizes, sizes, &n_sizes);
+    }
+    status = lsi_job_agree(b.job, status);
+    if (status == LS_OK) {
+        b.n_reps = chosen.n_reps;
+        status = run(&b, sizes, n_sizes, chosen.n_threads);
+        if (status != LS_OK) {
+            lsi_job_abort(b.job, status);
         }
     }
-    ls_status status = parse_sizes(list, sizes, &n_sizes);
-    if (status == LS_OK) {
-        status = run(&b, sizes, n_sizes, n_threads, &valid);
-    }
-    if (status != LS_OK) {
-        lsi_job_abort(b.job, status);
-    }
     lsi_job_close(&b.job);
-    return 0;
+    return ls_status_exit_code(status);
 }
 #endif

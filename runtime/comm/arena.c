@@ -25,7 +25,7 @@ static size_t whole(size_t bytes, size_t unit)
 typedef struct opening {
     lsi_arena *arena;
     lsi_mailbox mailbox;
-    int *file; /* each rank's arena, as far as it is here */
+    int *file;                  /* each rank's arena, as far as it is here */
 } opening;
 
 /* Collective. When any rank has failed all return the failure of the lowest, and nobody prints it. */
@@ -114,7 +114,7 @@ static ls_status map_one(lsi_arena *arena, int i, int file)
     arena->base[i] = base;
     arena->bytes[i] = (size_t)about.st_size;
     if (i != arena->self) {
-        madvise(base, arena->bytes[i], MADV_DONTDUMP); /* a core file has its own process's memory */
+        madvise(base, arena->bytes[i], MADV_DONTDUMP);    /* a core file has its own process's memory */
     }
     return LS_OK;
 }
@@ -218,7 +218,7 @@ ls_status lsi_arena_alloc(lsi_arena *arena, size_t bytes, void **out)
     arena->n_pieces++;
     *out = arena->base[arena->self] + at;
     if (room >= huge_page) {
-        madvise(*out, room, MADV_HUGEPAGE); /* a wish: nothing is lost when it is refused */
+        madvise(*out, room, MADV_HUGEPAGE);    /* a wish: nothing is lost when it is refused */
     }
     return LS_OK;
 }

@@ -28,7 +28,7 @@ static int64_t n_pieces(int64_t n, int64_t piece)
 
 typedef struct sum {
     const lsi_shm_comm *comm;
-    int64_t start, count; /* this rank's part */
+    int64_t start, count;       /* this rank's part */
     int n_results;
 } sum;
 
@@ -163,7 +163,7 @@ uint64_t lsi_shm_exchange_run(lsi_shm_comm *comm, const ls_cpu_run *run, const l
     size_t bytes = (size_t)collective->task.bytes;
     char *all = collective->target;
 
-    (void)run; /* some kilobytes */
+    (void)run;                  /* some kilobytes */
     for (int r = 0; r < comm->head.world; r++) {
         const void *theirs = lsi_meeting_source(&comm->meeting, r, 0);
 

@@ -14,13 +14,13 @@
 
 typedef struct letter {
     int32_t rank;                       /* of the sender */
-    unsigned char key[LSI_MAILBOX_KEY]; /* likewise */
+    unsigned char key[LSI_MAILBOX_KEY];    /* likewise */
 } letter;
 
 ls_status lsi_mailbox_open(const lsi_job *job, lsi_mailbox *out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    socklen_t length = sizeof name.sun_family; /* no name: the kernel finds one that is free */
+    socklen_t length = sizeof name.sun_family;    /* no name: the kernel finds one that is free */
     const size_t before_name = offsetof(struct sockaddr_un, sun_path);
     const int on = 1;
     void *memory;

@@ -13,7 +13,7 @@
 
 /* Written by its rank alone, but for the sleepers. What is written often has cache lines of its own. */
 typedef struct lsi_desk {
-    _Alignas(128) _Atomic uint32_t phase; /* 2 i - 1: ready for the i-th meeting; 2 i: done with it */
+    _Alignas(128) _Atomic uint32_t phase;    /* 2 i - 1: ready for the i-th meeting; 2 i: done with it */
     _Alignas(128) _Atomic uint32_t n_sleepers;
     _Alignas(128) lsi_meeting_task task;
 } lsi_desk;
@@ -144,7 +144,7 @@ static ls_status await(const lsi_meeting *meeting, int i, uint32_t phase, const 
     while (!has_reached(desk, phase)) {
         LS_REQUIRE(!atomic_load_explicit(meeting->aborted, memory_order_relaxed), LS_ERR_COMM,
                    "communication was aborted while %s", doing);
-        if (lsi_patience_is_over(&patience)) {
+        if (lsi_patience_is_over(&patience) && !has_reached(desk, phase)) {     /* this process may have been stopped */
             return fail_late(meeting, i, doing);
         }
         doze(desk, phase);

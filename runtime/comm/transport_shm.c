@@ -42,7 +42,7 @@ static ls_status run_collective(const ls_cpu_run *run, const void *arguments)
     if (atomic_load_explicit(&comm->aborted, memory_order_relaxed)) {
         return LS_OK;
     }
-    lsi_tsan_show(); /* the stream hides what an op does; this one has no views that would say it */
+    lsi_tsan_show();            /* the stream hides what an op does; this one has no views that would say it */
     collective->declare(comm, collective);
     lsi_tsan_hide();
     ls_status status = meet(comm, run, collective);
