@@ -1,27 +1,9 @@
-/* What every .cu file includes first. Kernels are plain CUDA C under extern "C"; each is launched here, inside an
- * extern "C" launcher, so that .c files never see one. Under the simulator (CUSIM) a host compiler takes the same files
- * as C++ and these names come from its own header. */
+/* What every .cu file includes first (lockstep/kernel.h), and constants of every device this can run on. */
 #ifndef LSI_KERNELS_CUDA_LAUNCH_H
 #define LSI_KERNELS_CUDA_LAUNCH_H
 
-#ifdef CUSIM
-#include <cusim_device.h>
-#else
-#include <cuda_runtime.h>
-#include <cuda_fp16.h>
-#include <cuda_bf16.h>
-#include <stdint.h>
+#include <lockstep/kernel.h>
 
-/* Queues the kernel; a cudaError_t. shared: bytes of dynamic shared memory. */
-#define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
-    (kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__), cudaGetLastError())
-/* Declares T *name, the block's dynamic shared memory. */
-#define DYN_SHARED(T, name)                                                                                            \
-    extern __shared__ __align__(128) unsigned char lsi_dynamic_shared[];                                               \
-    T *name = reinterpret_cast<T *>(lsi_dynamic_shared)
-#endif
-
-/* Constants on every device this can run on. */
 #define WARP_SIZE 32
 #define FULL_MASK 0xffffffffu
 

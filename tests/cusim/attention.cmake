@@ -9,7 +9,8 @@ cusim_instrument(cusim_attention ${variant})
 cusim_test(kernels/test_attention.c $<TARGET_FILE:cusim_attention>)
 
 # The same kernels once more, with places in them that can be left out.
-add_executable(cusim_planted_attention kernels/planted_attention.c kernels/attention_run.c)
+add_executable(cusim_planted_attention kernels/planted_attention.c kernels/planted_here.c
+    kernels/attention_run.c)
 target_link_libraries(cusim_planted_attention PRIVATE ls_test_support cusim)
 cusim_instrument(cusim_planted_attention ${variant})
 file(GLOB attention_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/attention_*.cu)

@@ -14,10 +14,11 @@ import reference
 import trainer
 
 ROOT = reference.ROOT
-PAGES = ["README.md", "runtime/README.md", "bench/README.md", "runtime/docs/reference.md", "runtime/docs/same_bits.md"]
+PAGES = ["README.md", "runtime/README.md", "bench/README.md", "runtime/docs/reference.md", "runtime/docs/same_bits.md",
+         "runtime/docs/checking_kernels.md"]
 FOLDERS = "bench|examples|kernels|runtime|scripts|tests|build"
 # Programs whose options the pages use, besides ours; what they take is not ours to check.
-FOREIGN = {"--bind-to", "--build", "--install", "--prefix", "--cflags", "--libs"}
+FOREIGN = {"--bind-to", "--build", "--install", "--preset", "--target", "--test-dir", "--prefix", "--cflags", "--libs"}
 
 
 def read(path):

@@ -25,7 +25,7 @@ def sources(case):
         case.check(text.count("\n") <= MOST_LINES, f"{name}: {text.count(chr(10))} lines, at most {MOST_LINES}")
         case.check("lsi_" not in text, f"{name} uses internal names")
         for header in re.findall(r'#include\s*([<"][^>"]+)', text):
-            allowed = header.startswith("<lockstep/") or re.fullmatch(r"<[a-z]+\.h", header)
+            allowed = header.startswith("<lockstep/") or re.fullmatch(r"<[a-z]+\.h", header) or header == f'"{name[:-2]}.h'
             case.check(allowed, f"{name} includes {header}, which is no public or system header")
 
 

@@ -35,6 +35,8 @@ CASES = [
     ("runtime/include/lockstep/a.h", '#include "base/text.h"', False),
     ("examples/a/a.c", "#include <lockstep/lockstep.h>", True),
     ("examples/a/a.c", '#include "base/text.h"', False),
+    ("examples/a.c", '#include "a.h"', True),
+    ("runtime/include/lockstep/a.h", '#include "a.h"', False),
 ]
 
 

@@ -11,7 +11,10 @@ extern "C" {
 #endif
 
 /* The CUDA stream of a stream of this backend; captured or not. */
-cudaStream_t lsi_cuda_stream(ls_stream *stream);
+static inline cudaStream_t lsi_cuda_stream(ls_stream *stream)
+{
+    return ls_cuda_stream(stream);
+}
 
 /* Scratch memory of the stream, for one op at a time: what the stream runs next may overwrite it. An op whose scratch
  * grows with its size works in pieces that fit. 256-byte aligned, the same at every call, so that it can be captured. */

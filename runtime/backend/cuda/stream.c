@@ -8,7 +8,7 @@
 
 /* ---- creating, destroying, waiting -------------------------------------------------------------------------- */
 
-cudaStream_t lsi_cuda_stream(ls_stream *stream)
+cudaStream_t ls_cuda_stream(ls_stream *stream)
 {
     return ((lsi_cuda_queue *)stream)->cuda;
 }

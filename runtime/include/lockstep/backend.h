@@ -90,6 +90,9 @@ enum { LS_OP_MAX_ARGUMENTS = 448 };
 /* Checks the description of an op that was declared outside the library (struct size, name, argument size, a function
  * for the device's backend), so that the first launch cannot surprise. `op` is borrowed for the device's life. */
 LS_MUST_USE ls_status ls_op_register(ls_device *device, const ls_op *op);
+/* In builds with CUDA: the CUDA stream (cudaStream_t) behind a stream of the cuda backend, for launchers of kernels. */
+struct CUstream_st;
+struct CUstream_st *ls_cuda_stream(ls_stream *stream);
 /* Queues the op; the arguments are copied. Views of count 0 are "not given". */
 LS_MUST_USE ls_status ls_op_launch(ls_stream *stream, const ls_op *op, const void *arguments);
 

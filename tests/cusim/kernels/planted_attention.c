@@ -1,40 +1,11 @@
-/* Attention's kernels with one barrier or wait left out: PLANTED=file:line names it; without that all are there. Small
+/* Attention's kernels with one barrier or wait left out: PLANTED=file:line names it (planted_here.c). Small
  * problems on the way of the newest GPUs and in plain arithmetic, in three orders of threads; ends with 1 where a
  * result is wrong or the simulator complains. */
 #include "cusim/kernels/attention_run.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "cusim_exec.h"
 
 enum { N_ORDERS = 3, SEED = 7 };
-
-/* What PLANTED says. */
-static const char *planted_file;
-static size_t planted_length;
-static int planted_line;
-
-static void read_planted(void)
-{
-    const char *planted = getenv("PLANTED"), *colon = planted == NULL ? NULL : strchr(planted, ':');
-
-    if (colon != NULL) {
-        planted_file = planted;
-        planted_length = (size_t)(colon - planted);
-        planted_line = atoi(colon + 1);
-    }
-}
-
-/* Asked by every thread of every kernel at every place. */
-int planted_here(const char *file, int line);
-int planted_here(const char *file, int line)
-{
-    size_t length = strlen(file);
-
-    return planted_file != NULL && line == planted_line && length >= planted_length &&
-           memcmp(file + length - planted_length, planted_file, planted_length) == 0;
-}
 
 static bool runs_right(const attention_device *device, attention_shape size, ls_dtype dtype, bool backward)
 {
@@ -77,6 +48,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted)};
 
-    read_planted();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
