@@ -3,8 +3,8 @@
  *
  * Trains what the settings say through the real runtime and trainer, for tests that need what the trainer program does
  * not offer: the gradient of the last step (FILE: loss f64, counted f64, n i64, n gradients f32), targets masked by a
- * coin per sample and position (A and B are complementary), two steps in flight, a snapshot
- * of the state after every step, an evaluation on the training data at the end, a step with one wait left out, and a violation planted into one
+ * coin per sample and position (A and B are complementary), two steps in flight, a snapshot of the state after every
+ * step, an evaluation on the training data at the end, a step with one wait left out, and a violation planted into one
  * (probe_plants.c). */
 #include <stdio.h>
 #include <stdlib.h>
