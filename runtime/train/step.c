@@ -491,12 +491,12 @@ ls_status ls_trainer_end(ls_trainer *trainer, ls_step_info *info)
 static ls_status queue_settling_gather(ls_trainer *t)
 {
     LS_TRY(t->backend->event_record(t->fork, t->compute));
-    LS_TRY(t->backend->event_wait(t->comm_stream, t->fork));
+    LS_TRY(await(t, LSI_WAIT_SETTLING, t->comm_stream, t->fork));
     for (int i = 0; i < t->sizes.n_buckets; i++) {
         LS_TRY(t->rt->comm->transport->launch(t->bucket[i].gather, t->comm_stream));
     }
     LS_TRY(t->backend->event_record(t->exchanged, t->comm_stream));
-    return t->backend->event_wait(t->compute, t->exchanged);
+    return await(t, LSI_WAIT_SETTLED, t->compute, t->exchanged);
 }
 
 ls_status lsi_trainer_collect(ls_trainer *trainer)

@@ -18,7 +18,7 @@
 #include "train/runtime.h"
 #include "train/state.h"
 
-/* Every wait that orders a step, once: name and what goes wrong without it. Tests leave each out in turn and expect
+/* Every wait that orders a step, and the standstill after one, once: name and what goes wrong without it. Tests leave each out in turn and expect
  * ThreadSanitizer to see it. */
 #define LSI_STEP_WAITS(ROW)                                                         \
     ROW(FORK, "copies of a step start before the step before has read its batch")  \
@@ -30,7 +30,9 @@
     ROW(BUCKET, "a bucket is reduced before its gradients are ready")               \
     ROW(EXCHANGED, "the step is decided before sums and gradients have arrived")    \
     ROW(SNAPSHOT, "weights are updated while they are copied for a checkpoint")     \
-    ROW(HOST, "the host changes what a running step reads")
+    ROW(HOST, "the host changes what a running step reads")                         \
+    ROW(SETTLING, "at a standstill weights are gathered before they are updated")   \
+    ROW(SETTLED, "at a standstill weights are read that have not arrived")
 
 typedef enum lsi_step_wait {
     LSI_WAIT_NONE,

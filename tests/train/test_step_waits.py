@@ -10,7 +10,7 @@ import trainer
 # Waits for other processes' weights exist where optimizer state is shared out.
 ALONE = ["FORK", "FULL", "COPIED", "USED", "BUCKET", "EXCHANGED", "HOST"]
 SNAPSHOT = "SNAPSHOT"      # with checkpoints taken
-SHARED = ALONE + ["UPDATED", "GATHERED"]
+SHARED = ALONE + ["UPDATED", "GATHERED", "SETTLING", "SETTLED"]
 REPORTED = 66
 
 
@@ -42,7 +42,7 @@ def main():
     for np in case.worlds(1, 2):
         for wait in (ALONE if np == 1 else SHARED) + [SNAPSHOT]:
             for attempt in range(2):
-                more = ["--snapshots"] if wait == SNAPSHOT else ["--in-flight", "2"]
+                more = ["--snapshots"] if wait == SNAPSHOT else ["--in-flight", "2", "--evaluate"]
                 result = run(more + ["--leave-out", wait, "comm.overlap=true"], 1, np if np > 1 else 0)
                 case.check(result.returncode == REPORTED and "data race" in result.stderr,
                            f"np {np} without {wait} (attempt {attempt}): exit {result.returncode}, no race reported\n"

@@ -1,16 +1,17 @@
-/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--snapshots] [--leave-out WAIT] [--plant NAME STEP]
- *             section.key=value...
+/* train_probe [--dump FILE] [--mask A|B] [--in-flight N] [--snapshots] [--evaluate] [--leave-out WAIT]
+ *             [--plant NAME STEP] section.key=value...
  *
  * Trains what the settings say through the real runtime and trainer, for tests that need what the trainer program does
  * not offer: the gradient of the last step (FILE: loss f64, counted f64, n i64, n gradients f32), targets masked by a
- * coin per sample and position (A and B are complementary), two steps in flight, a snapshot
- * of the state after every step, a step with one wait left out, and a violation planted into one
+ * coin per sample and position (A and B are complementary), two steps in flight, a snapshot of the state after every
+ * step, an evaluation on the training data at the end, a step with one wait left out, and a violation planted into one
  * (probe_plants.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -22,7 +23,7 @@
 typedef struct probe {
     const char *dump;
     char mask;                  /* 0, 'A' or 'B' */
-    bool snapshots;
+    bool snapshots, evaluates;
     lsi_step_hooks hooks;
     const probe_plant *plant;   /* NULL: none */
     int64_t plant_step;         /* from 1 */
@@ -62,6 +63,25 @@ static ls_status masked_read(const ls_dataset *dataset, int64_t index, void *inp
 
 static const ls_dataset_ops masked_ops = {sizeof masked_ops, "masked", masked_close, masked_read};
 
+/* ---- snapshots --------------------------------------------------------------------------------------------------- */
+
+/* The snapshot taken last, while the step after it is queued: what is in it says whether its update waited. */
+static ls_status add_snapshot(ls_trainer *t, uint64_t *hash)
+{
+    int64_t n_owned = 0;
+
+    LS_TRY(lsi_state_snapshot_wait(t));
+    for (int i = 0; i < lsi_state_n_runs(t); i++) {
+        n_owned += lsi_state_runs(t)[i].count;
+    }
+    for (int a = 0; a < lsi_state_n_arrays(t); a++) {
+        uint64_t words[2] = {*hash, lsi_hash64(lsi_state_snapshot_of(t, a), (size_t)n_owned * sizeof(float))};
+
+        *hash = lsi_hash64(words, sizeof words);
+    }
+    return LS_OK;
+}
+
 /* ---- the run --------------------------------------------------------------------------------------------------- */
 
 /* Collective; rank 0 writes. */
@@ -87,11 +107,26 @@ static ls_status write_dump(const probe *p, ls_trainer *t)
     return LS_OK;
 }
 
+static ls_status evaluate(const probe *p, ls_trainer *t)
+{
+    ls_evaluation evaluation;
+
+    if (!p->evaluates) {
+        return LS_OK;
+    }
+    LS_TRY(ls_trainer_evaluate(t, t->data, 0, &evaluation));
+    if (t->rt->job->rank == 0) {
+        printf("evaluation %.17g\n", evaluation.loss);
+    }
+    return LS_OK;
+}
+
 static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
 {
     ls_step_info info;
     ls_slot *slot;
     char hash[33];
+    uint64_t snapshots = 0;
 
     if (p->hooks.left_out == LSI_WAIT_FULL) {
         /* A copy that comes before the loader is ordered after all, by the flag it sets: let the loader come first. */
@@ -112,18 +147,22 @@ static ls_status train(const probe *p, ls_runtime *rt, ls_trainer *t)
             LS_TRY(ls_trainer_backward(t, slot));
         }
         LS_TRY(ls_trainer_end(t, &info));
+        if (p->snapshots && t->n_queued - t->first_step > 1) {
+            LS_TRY(add_snapshot(t, &snapshots));
+        }
         if (p->snapshots) {
             LS_TRY(ls_trainer_settle(t, &info));
             LS_TRY(lsi_state_snapshot(t));
         }
     }
     if (p->snapshots) {
-        LS_TRY(lsi_state_snapshot_wait(t));
+        LS_TRY(add_snapshot(t, &snapshots));
     }
     LS_TRY(ls_trainer_settle(t, &info));
+    LS_TRY(evaluate(p, t));
     LS_TRY(lsi_trainer_weights_hash(t, hash));
     if (rt->job->rank == 0) {
-        printf("loss %.17g weights %s\n", info.loss, hash);
+        printf("loss %.17g weights %s snapshots %016llx\n", info.loss, hash, (unsigned long long)snapshots);
         fflush(stdout);
     }
     return p->dump != NULL ? write_dump(p, t) : LS_OK;
@@ -135,7 +174,7 @@ static ls_status run(const probe *p, ls_runtime *rt)
     lsi_model model;
     ls_trainer *t;
     masked m;
-    lsi_trainer_options options = {.snapshots = p->snapshots, .hooks = &p->hooks};
+    lsi_trainer_options options = {.evaluates = p->evaluates, .snapshots = p->snapshots, .hooks = &p->hooks};
 
     LS_TRY(lsi_datasets_open(rt->config, &data, &val));
     m = (masked){.head = *data, .inner = data, .mask = p->mask};
@@ -194,6 +233,8 @@ int main(int argc, char **argv)
             p.hooks.steps_in_flight = atoi(argv[++i]);
         } else if (strcmp(argv[i], "--snapshots") == 0) {
             p.snapshots = true;
+        } else if (strcmp(argv[i], "--evaluate") == 0) {
+            p.evaluates = true;
         } else if (strcmp(argv[i], "--leave-out") == 0) {
             p.hooks.left_out = find_wait(argv[++i]);
         } else if (strcmp(argv[i], "--plant") == 0) {
