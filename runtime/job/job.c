@@ -126,11 +126,38 @@ void lsi_job_destroy(lsi_job **job)
 
 enum { LAST_RESORT_SECONDS = 5, GIVEN_UP_SECONDS = 3 };
 
-void lsi_job_print_failure(ls_status status)
+/* One thread may agree on a failure while another aborts because of its consequence, or the other way round. */
+static struct {
+    pthread_mutex_t mutex;
+    bool told, aborting;
+} end = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void print_failure(ls_status status)
 {
     const char *message = ls_failure_message();
 
     lsi_log_error("%s", message[0] != '\0' ? message : ls_status_text(status));
+    end.told = true;
+}
+
+void lsi_job_print_failure(ls_status status)
+{
+    pthread_mutex_lock(&end.mutex);
+    if (!end.aborting) {
+        print_failure(status);
+    }
+    pthread_mutex_unlock(&end.mutex);
+}
+
+/* Nothing where the failure that this one follows from has been told. */
+static void print_last_failure(ls_status status)
+{
+    pthread_mutex_lock(&end.mutex);
+    end.aborting = true;
+    if (!end.told) {
+        print_failure(status);
+    }
+    pthread_mutex_unlock(&end.mutex);
 }
 
 /* MPI_Abort needs locks that a thread which hangs may hold. */
@@ -153,7 +180,7 @@ _Noreturn void lsi_job_abort(lsi_job *job, ls_status why)
     if (job != NULL && lsi_watchdog_was_away(job->watchdog)) {
         sleep(GIVEN_UP_SECONDS);        /* for the end, if the others have said why: what fails here follows from it */
     }
-    lsi_job_print_failure(why);
+    print_last_failure(why);
     if (ftrylockfile(stdout) == 0) {
         fflush_unlocked(stdout);
         funlockfile(stdout);

@@ -105,13 +105,32 @@ static ls_status exchange(const ls_runtime *rt, const lsi_sizes *sizes, need *mi
 
 /* ---- the way out ----------------------------------------------------------------------------------------------- */
 
+/* What smaller micro-batches cannot take less of: with as many lanes or more, only activations and slots shrink. */
+static void count_rest(const lsi_sizes *sizes, lsi_sizes *out)
+{
+    size_t shrinks = sizes->bytes[LSI_MEMORY_ACTIVATIONS] + sizes->bytes[LSI_MEMORY_BATCH];
+
+    *out = *sizes;
+    for (int p = 0; p < LSI_POOL_COUNT; p++) {
+        out->pool[p] -= shrinks < out->pool[p] ? shrinks : out->pool[p];
+    }
+}
+
 /* Collective: the largest micro_batch below the configured one that divides the global batch and fits on all ranks; 0:
- * none does. */
-static ls_status find_fit(const ls_runtime *rt, const lsi_sizes_trial *trial, need mine, need *all, int64_t *out)
+ * none does. `configured`: the sizes now. */
+static ls_status find_fit(const ls_runtime *rt, const lsi_sizes *configured, const lsi_sizes_trial *trial, need mine,
+                          need *all, int64_t *out)
 {
     int64_t global = rt->geometry.global_batch;
+    lsi_sizes rest;
 
     *out = 0;
+    /* Planning a large model takes a while: not where it cannot help. */
+    count_rest(configured, &rest);
+    LS_TRY(exchange(rt, &rest, &mine, all));
+    if (!all_fit(rt, all)) {
+        return LS_OK;
+    }
     for (int64_t m = rt->geometry.micro_batch - 1; m > 0; m--) {
         lsi_sizes sizes = {0};
 
@@ -231,7 +250,7 @@ static ls_status compare(ls_runtime *rt, const lsi_sizes *sizes, const lsi_sizes
     lsi_pool pool = device ? LSI_POOL_HOST : LSI_POOL_DEVICE;
     demand d = demand_of(rt, pool, all, rt->job->rank);
 
-    LS_TRY(find_fit(rt, trial, *mine, all, &micro_batch));
+    LS_TRY(find_fit(rt, sizes, trial, *mine, all, &micro_batch));
     return device && host ? LS_OK : refuse(rt, sizes, pool, d, micro_batch);
 }
 
@@ -290,7 +309,7 @@ ls_status lsi_sizes_explain(ls_runtime *runtime, const lsi_sizes *sizes, const l
     bool planned = all_fit(runtime, all);
     demand d = demand_of(runtime, LSI_POOL_DEVICE, all, runtime->job->rank);
     if (status == LS_OK) {
-        status = find_fit(runtime, trial, here, all, &micro_batch);
+        status = find_fit(runtime, sizes, trial, here, all, &micro_batch);
     }
     lsi_memory_free(all);
     LS_TRY(status);
