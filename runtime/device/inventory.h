@@ -57,6 +57,7 @@ typedef struct lsi_gpu {
     int ordinal;    /* CUDA's number in this process; UNKNOWN: this process does not see it */
     int nvml_index; /* nvidia-smi's number; of an instance: its GPU's */
     int parent;     /* of a MIG instance: its GPU's place in the inventory; UNKNOWN: a whole GPU */
+    int gpu_instance, compute_instance; /* of a MIG instance */
     bool mig;       /* a whole GPU in MIG mode: only its instances can be used */
     bool lost;      /* fell off the bus: only nvml_index is known */
 

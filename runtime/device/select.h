@@ -61,7 +61,8 @@ typedef struct lsi_select_taken {
 /* The processes of the job on this host, and what each one sees: they differ under Slurm's --gpus-per-task. */
 typedef struct lsi_select_ranks {
     int n;
-    const uint64_t *sees; /* per process: bit g is place g of the inventory. NULL: each sees what the inventory does */
+    const uint64_t *sees; /* per process (at least one): bit g is place g of the inventory. NULL: each sees what this one
+                           * does */
 } lsi_select_ranks;
 
 typedef struct lsi_choice {
