@@ -56,9 +56,7 @@ static ls_status decide_once(session *s, int count, lsi_choice *choice)
     uint64_t sees[GPUS_COUNT_MAX];
     lsi_select_ranks ranks = {count, sees};
     lsi_decide_options options = {.rules = lsi_select_rules_of(config),
-                                  .priority = strcmp(config->device.priority, "high") == 0  ? LSI_PRIORITY_HIGH
-                                              : strcmp(config->device.priority, "low") == 0 ? LSI_PRIORITY_LOW
-                                                                                            : LSI_PRIORITY_NORMAL,
+                                  .priority = lsi_lease_priority(config->device.priority),
                                   .leases = s->leases,
                                   .host = s->host};
 

@@ -26,6 +26,8 @@
         "first step and parameter where two runs or checkpoints differ; ends with 1 if they do")                       \
     ROW(GENERATE, "--generate", 1, 1, "CHECKPOINT", true,                                                              \
         "continues a prompt (gpt): bytes for text, ids for tokens; one process")                                       \
+    ROW(LIST_DEVICES, "--list-devices", 0, 1, "CONFIG", true,                                                          \
+        "the GPUs of this host, who uses them, and which ones this configuration could have")                          \
     ROW(VERSION, "--version", 0, 1, "", true, "version, commit, compiler")
 
 /* Options with a value, of one command each: kind, member of lsi_command, option, value's name, default, lowest and

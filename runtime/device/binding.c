@@ -21,16 +21,17 @@ enum { VIEW_MAX = 16, POLL_MILLISECONDS = 250 };
 /* What a process sees, for the one that decides. */
 typedef struct brief {
     char uuid[LSI_GPU_UUID], name[LSI_GPU_NAME];
-    int pci_domain, pci_bus, pci_device, capability, parent;
+    int ordinal, pci_domain, pci_bus, pci_device, capability, parent;
     int64_t memory_total;
 } brief;
 
 typedef struct view {
+    unsigned char folder[16]; /* of leases; zero: none */
     int n;
     brief gpus[VIEW_MAX];
 } view;
 
-/* What the one that decides tells all: the GPU of each process of its host, in turn. */
+/* What the one that decides tells all: the GPU of each process of its host, one after the other. */
 typedef struct decision {
     ls_status status;
     int may_pass, n;
@@ -47,6 +48,7 @@ typedef struct binder {
     decision *decisions; /* of all ranks; those that do not decide leave theirs empty */
     uint64_t *sees;      /* of the ranks of this host, for the decider */
     int decider;         /* rank that decides for this host */
+    int turn, n_turns;   /* containers of one machine are hosts that share a folder of leases: they decide in turn */
     double deadline;     /* on this process's clock */
     bool said;           /* that the job waits */
 } binder;
@@ -76,6 +78,7 @@ static void fill_view(const lsi_inventory *inventory, view *out)
         b->capability = gpu->capability;
         b->memory_total = gpu->memory_total;
         b->parent = gpu->parent;
+        b->ordinal = ordinal;
     }
 }
 
@@ -124,23 +127,51 @@ static void merge_views(binder *b)
     }
 }
 
-/* ---- one round ----------------------------------------------------------------------------------------------------------- */
-
-static lsi_priority priority_of(const ls_config *config)
+/* The rank that decides for the host of rank r. */
+static int decider_of(const lsi_job *job, int r)
 {
-    const char *name = config->device.priority;
+    int first = 0;
 
-    return strcmp(name, "high") == 0  ? LSI_PRIORITY_HIGH
-           : strcmp(name, "low") == 0 ? LSI_PRIORITY_LOW
-                                      : LSI_PRIORITY_NORMAL;
+    while (job->node[first] != job->node[r]) {
+        first++;
+    }
+    return first;
 }
+
+/* How many hosts before that of rank r have its folder of leases. */
+static int turn_of(const binder *b, int r)
+{
+    static const unsigned char none[16];
+    int decider = decider_of(b->job, r), turn = 0;
+
+    for (int q = 0; q < decider; q++) {
+        turn += decider_of(b->job, q) == q && memcmp(b->views[q].folder, none, sizeof none) != 0 &&
+                memcmp(b->views[q].folder, b->views[decider].folder, sizeof none) == 0;
+    }
+    return turn;
+}
+
+static void share_out_turns(binder *b)
+{
+    b->decider = decider_of(b->job, b->job->rank);
+    b->turn = turn_of(b, b->job->rank);
+    for (int r = 0; r < b->job->world; r++) {
+        int turn = turn_of(b, r);
+
+        b->n_turns = turn >= b->n_turns ? turn + 1 : b->n_turns;
+    }
+}
+
+/* ---- one turn ----------------------------------------------------------------------------------------------------------- */
 
 static void log_choice(const binder *b, const lsi_choice *choice)
 {
     for (int i = 0; i < b->inventory->n; i++) {
         const lsi_gpu *gpu = &b->inventory->gpus[i];
 
-        if (choice->verdicts[i].reject != LSI_REJECT_NO && choice->verdicts[i].reject != LSI_REJECT_HIDDEN) {
+        lsi_reject why = choice->verdicts[i].reject;
+
+        if (why != LSI_REJECT_NO && why != LSI_REJECT_HIDDEN && why != LSI_REJECT_NOT_LISTED) {
             lsi_log_info("GPU %s, %s: not taken: %s", gpu->uuid[0] != '\0' ? gpu->uuid : "(lost)",
                          gpu->name[0] != '\0' ? gpu->name : "name n/a", choice->verdicts[i].reason);
         }
@@ -154,7 +185,7 @@ static ls_status decide(binder *b, decision *out)
     lsi_choice choice;
     lsi_decide_options options = {
         .rules = lsi_select_rules_of(b->config),
-        .priority = priority_of(b->config),
+        .priority = lsi_lease_priority(b->config->device.priority),
         .reserve = b->config->device.wait > 0 ? (int)b->config->device.reserve : 0,
         .leases = b->binding->leases,
         .host = b->job->host,
@@ -191,18 +222,17 @@ static ls_status find_own(binder *b)
                : LS_OK;
 }
 
-/* Collective. *again: nobody has a GPU, and waiting may help; the failure is then this process's own. Without *again it
- * is agreed. */
-static ls_status one_round(binder *b, bool *again)
+/* Collective. *again: waiting may help; the failure is then this process's own. Without *again it is agreed. */
+static ls_status one_turn(binder *b, int turn, bool *again)
 {
     decision mine = {0};
     lsi_failure why = {0};
-    bool failed = false, may_pass = true;
+    bool failed = false, may_pass = true, acts = decides(b) && b->turn == turn;
     ls_status status = LS_OK;
 
     *again = false;
     lsi_watchdog_enter(b->watchdog, "choosing GPUs");
-    if (decides(b)) {
+    if (acts) {
         mine.status = decide(b, &mine);
         lsi_failure_take(&why);
     }
@@ -213,14 +243,30 @@ static ls_status one_round(binder *b, bool *again)
     }
     *again = failed && may_pass && b->config->device.wait > 0;
     if (!failed) {
-        status = lsi_job_agree(b->job, find_own(b)); /* leases are taken before the folder is unlocked */
+        /* Leases are taken before the folder is unlocked. */
+        status = lsi_job_agree(b->job, b->turn == turn ? find_own(b) : LS_OK);
     }
-    if (decides(b) && b->binding->leases != NULL) {
+    if (acts && b->binding->leases != NULL) {
         lsi_lease_unlock(b->binding->leases);
     }
     if (failed) {
         status = mine.status != LS_OK ? lsi_failure_adopt(&why) : LS_OK;
         status = *again ? status : lsi_job_agree(b->job, status);
+    }
+    return status;
+}
+
+/* Collective. All hosts have GPUs, or none keeps any: two jobs that wait for each other's halves would wait for ever. */
+static ls_status one_round(binder *b, bool *again)
+{
+    ls_status status = LS_OK;
+
+    *again = false;
+    for (int turn = 0; turn < b->n_turns && status == LS_OK && !*again; turn++) {
+        status = one_turn(b, turn, again);
+    }
+    if (*again && b->binding->leases != NULL) {
+        lsi_lease_release(b->binding->leases);
     }
     return status;
 }
@@ -327,8 +373,8 @@ static ls_status check_models(const binder *b, const brief *given)
 static void print_table(const binder *b, const brief *given)
 {
     for (int r = 0; r < b->job->world; r++) {
-        lsi_log_info("rank %d on %s: %s, %s, PCI %04x:%02x:%02x.0", r, b->job->hosts[r], given[r].name, given[r].uuid,
-                     (unsigned)given[r].pci_domain, (unsigned)given[r].pci_bus, (unsigned)given[r].pci_device);
+        lsi_log_info("rank %d on %s: cuda:%d, %s, %s, PCI %04x:%02x:%02x.0", r, b->job->hosts[r], given[r].ordinal,
+                     given[r].name, given[r].uuid, (unsigned)given[r].pci_domain, (unsigned)given[r].pci_bus, (unsigned)given[r].pci_device);
     }
 }
 
@@ -340,6 +386,7 @@ static ls_status compare(const binder *b)
 
     memcpy(mine.uuid, gpu->uuid, sizeof mine.uuid);
     memcpy(mine.name, gpu->name, sizeof mine.name);
+    mine.ordinal = gpu->ordinal;
     mine.pci_domain = gpu->pci_domain;
     mine.pci_bus = gpu->pci_bus;
     mine.pci_device = gpu->pci_device;
@@ -386,9 +433,11 @@ static ls_status bind(binder *b)
     view mine = {0};
 
     fill_view(b->inventory, &mine);
-    LS_TRY(lsi_job_agree(b->job, lsi_job_all_gather(b->job, &mine, sizeof mine, b->views)));
-    for (b->decider = 0; b->job->node[b->decider] != b->job->node[b->job->rank]; b->decider++) {
+    if (b->binding->leases != NULL) {
+        lsi_lease_folder_id(b->binding->leases, mine.folder);
     }
+    LS_TRY(lsi_job_agree(b->job, lsi_job_all_gather(b->job, &mine, sizeof mine, b->views)));
+    share_out_turns(b);
     if (decides(b)) {
         merge_views(b);
     }

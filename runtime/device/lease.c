@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "device/lease_file.h"
 
@@ -21,6 +22,13 @@ static void close_fd(int *fd)
         close(*fd);
         *fd = -1;
     }
+}
+
+lsi_priority lsi_lease_priority(const char *name)
+{
+    return strcmp(name, "high") == 0  ? LSI_PRIORITY_HIGH
+           : strcmp(name, "low") == 0 ? LSI_PRIORITY_LOW
+                                      : LSI_PRIORITY_NORMAL;
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
@@ -63,6 +71,29 @@ ls_status lsi_lease_open(const char *folder, const char *what, lsi_leases **out)
     }
     *out = leases;
     return LS_OK;
+}
+
+void lsi_lease_folder_id(const lsi_leases *leases, unsigned char out[16])
+{
+    struct {
+        char boot[40];
+        uint64_t device, inode;
+    } id;
+    struct stat status;
+
+    memset(&id, 0, sizeof id);
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        if (fgets(id.boot, sizeof id.boot, file) == NULL) {
+            id.boot[0] = '\0';
+        }
+        fclose(file);
+    }
+    if (fstat(leases->lock_fd, &status) == 0) {
+        id.device = (uint64_t)status.st_dev;
+        id.inode = (uint64_t)status.st_ino;
+    }
+    lsi_hash128(&id, sizeof id, out);
 }
 
 void lsi_lease_close(lsi_leases **leases)

@@ -24,6 +24,9 @@ typedef struct lsi_leases lsi_leases;
 
 typedef enum lsi_priority { LSI_PRIORITY_LOW, LSI_PRIORITY_NORMAL, LSI_PRIORITY_HIGH } lsi_priority;
 
+/* "low", "normal", "high": device.priority. */
+lsi_priority lsi_lease_priority(const char *name);
+
 /* What the holder of a lease, or the owner of a claim, wrote; empty texts and 0 where nothing can be read. */
 typedef struct lsi_lease_holder {
     int64_t pid;
@@ -33,6 +36,8 @@ typedef struct lsi_lease_holder {
 /* Makes the folder when it is missing, open to all users. ERR_DEVICE names it and the reason. `what` is what others
  * read of this job; borrowed. */
 LS_MUST_USE ls_status lsi_lease_open(const char *folder, const char *what, lsi_leases **out);
+/* Equal for two processes that see the same folder of the same host, under whatever host name. */
+void lsi_lease_folder_id(const lsi_leases *leases, unsigned char out[16]);
 /* Gives back all leases and the claim. Accepts NULL. */
 void lsi_lease_close(lsi_leases **leases);
 

@@ -66,8 +66,23 @@ ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **co
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
+/* Collective. The name others of the host read is that of the folder the run writes to. */
+static ls_status bind_device(ls_runtime *rt)
+{
+    const char *dir = rt->config->log.dir, *slash = strrchr(dir, '/');
+
+    if (strcmp(rt->backend->name, "cpu") == 0) {
+        return LS_OK;
+    }
+    ls_status status =
+        lsi_binding_open(rt->job, rt->config, slash != NULL ? slash + 1 : dir, rt->watchdog, &rt->binding);
+    rt->agreed = rt->agreed || status != LS_OK;
+    return status;
+}
+
 static ls_status open_device(ls_runtime *rt, const char *isa)
 {
+    char address[24];
     ls_device_options options = {
         .struct_size = sizeof options,
         .n_threads = rt->affinity.threads,
@@ -76,7 +91,11 @@ static ls_status open_device(ls_runtime *rt, const char *isa)
         .tf32 = strcmp(rt->config->precision.compute, "tf32") == 0,
     };
 
-    LS_TRY(lsi_backend_ordinal(rt->backend, rt->job->local_rank, &options.ordinal));
+    if (rt->binding != NULL) {
+        lsi_inventory_pci_text(&rt->binding->gpu, address);
+        options.ordinal = rt->binding->gpu.ordinal;
+        options.pci_address = address;
+    }
     return rt->backend->open(&options, &rt->device);
 }
 
@@ -105,6 +124,7 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
 {
     enum { BYTES = sizeof rt->fingerprint };
     char *all;
+    bool differs = false;
 
     snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s; lanes %d, block %d", lsi_version(),
              lsi_version_git(), lsi_version_compiler(), rt->backend->describe(rt->device),
@@ -114,9 +134,17 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
         if (strncmp(all + (size_t)r * BYTES, rt->fingerprint, BYTES) != 0) {
+            if (strcmp(rt->config->device.mixed, "allow") == 0) {
+                differs = true;
+                continue;
+            }
             status = LS_FAIL(LS_ERR_DEVICE, "this rank and rank %d would not give the same bits: '%s' against '%.*s'",
                              r, rt->fingerprint, BYTES, all + (size_t)r * BYTES);
         }
+    }
+    differs = differs && status == LS_OK;
+    if (differs && rt->job->rank == 0) {
+        lsi_log_warn("device.mixed = allow: ranks round differently, so that no other set of devices gives these bits");
     }
     lsi_memory_free(all);
     return status;
@@ -159,6 +187,8 @@ static ls_status open_all(ls_runtime *rt)
         lsi_text_free(&warning);
     }
     LS_TRY(lsi_runtime_agree(rt, lsi_backend_find(rt->config->device.backend, &rt->backend)));
+    LS_TRY(bind_device(rt));
+    lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, open_device(rt, NULL)));
     LS_TRY(lsi_runtime_agree(rt, common_variant(rt, variant)));
     if (strcmp(variant, rt->backend->variant(rt->device)) != 0) {
@@ -237,6 +267,7 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     if (rt->device != NULL) {
         rt->backend->close(rt->device);
     }
+    lsi_binding_close(&rt->binding);
     lsi_watchdog_stop(&rt->watchdog);
     lsi_geometry_free(&rt->geometry);
     lsi_config_destroy(&rt->loaded);

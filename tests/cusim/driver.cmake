@@ -16,3 +16,9 @@ endfunction()
 file(GLOB nvml_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cusim/src/nvml*.c)
 cusim_driver_library(cusim_nvml nvidia-ml ${nvml_sources})
 cusim_driver_library(cusim_cuda cuda ${PROJECT_SOURCE_DIR}/tests/cusim/src/cuda_library.c)
+
+# A program on simulated GPUs finds them however it is started.
+if(LOCKSTEP_CUDA STREQUAL "SIM")
+    target_link_options(ls_device PUBLIC -Wl,-rpath,${cusim_driver_folder})
+    add_dependencies(ls_device cusim_nvml cusim_cuda)
+endif()

@@ -47,7 +47,21 @@ static ls_status choose_variant(lsi_cuda_device *d, const char *asked, int best)
     return LS_OK;
 }
 
-static ls_status identify(lsi_cuda_device *d, const char *asked)
+/* The numbers of CUDA's runtime are those that the GPU was chosen by, or nothing that follows can be trusted. */
+static ls_status check_address(const struct cudaDeviceProp *p, int ordinal, const char *address)
+{
+    unsigned domain, bus, device;
+
+    if (address == NULL || sscanf(address, "%x:%x:%x", &domain, &bus, &device) != 3) {
+        return LS_OK;
+    }
+    LS_REQUIRE((int)domain == p->pciDomainID && (int)bus == p->pciBusID && (int)device == p->pciDeviceID, LS_ERR_DEVICE,
+               "cuda:%d is the GPU at %04x:%02x:%02x.0, the one at %s was chosen: CUDA_VISIBLE_DEVICES was changed after "
+               "the start", ordinal, (unsigned)p->pciDomainID, (unsigned)p->pciBusID, (unsigned)p->pciDeviceID, address);
+    return LS_OK;
+}
+
+static ls_status identify(lsi_cuda_device *d, const char *asked, const char *address)
 {
     struct cudaDeviceProp properties;
     int driver = 0, runtime = 0, toolkit_lt = (int)cublasLtGetVersion();
@@ -55,6 +69,7 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     LSI_CUDA_TRY(cudaGetDeviceProperties(&properties, d->ordinal), "cannot read what GPU %d is", d->ordinal);
     LSI_CUDA_TRY(cudaDriverGetVersion(&driver), "cannot read the driver's version");
     LSI_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "cannot read the CUDA runtime's version");
+    LS_TRY(check_address(&properties, d->ordinal, address));
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
     snprintf(d->description, sizeof d->description,
              "cuda %s, %d SMs, %s, driver %d.%d, runtime %d.%d, cuBLASLt %d.%d.%d", properties.name,
@@ -63,11 +78,27 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     return LS_OK;
 }
 
-/* What is made on the GPU. A failure leaves what came before it to lsi_cuda_device_close. */
-static ls_status set_up(lsi_cuda_device *d, const char *isa)
+/* Since CUDA 12 this makes the context; before, the first allocation does. */
+static ls_status enter_first(int ordinal, const char *address)
 {
-    LSI_CUDA_TRY(cudaSetDevice(d->ordinal), "cannot use GPU %d", d->ordinal);
-    LS_TRY(identify(d, isa));
+    cudaError_t error = cudaSetDevice(ordinal);
+    const char *where = address != NULL ? address : "address not given";
+
+    if (error == cudaErrorDevicesUnavailable) {
+        (void)cudaGetLastError();
+        return LS_FAIL(LS_ERR_DEVICE, "GPU cuda:%d (PCI %s) is in exclusive compute mode and another process has it, or it "
+                       "is prohibited: choose another one (device.exclude, device.select), wait for its end, or set "
+                       "`nvidia-smi -c DEFAULT`", ordinal, where);
+    }
+    LSI_CUDA_TRY(error, "cannot use GPU cuda:%d (PCI %s)", ordinal, where);
+    return LS_OK;
+}
+
+/* What is made on the GPU. A failure leaves what came before it to lsi_cuda_device_close. */
+static ls_status set_up(lsi_cuda_device *d, const ls_device_options *options)
+{
+    LS_TRY(enter_first(d->ordinal, options->pci_address));
+    LS_TRY(identify(d, options->isa, options->pci_address));
     LSI_CUDA_TRY(lsi_cuda_kernels_check(), "this build has no kernels for GPU %d, %s", d->ordinal, d->description);
     LS_TRY(lsi_cuda_driver_load(&d->driver));
     LS_TRY(lsi_cuda_release_open(d));
@@ -93,7 +124,7 @@ ls_status lsi_cuda_device_open(const ls_device_options *options, ls_device **out
     d->sync_each_op = options->sync_each_op;
     d->tf32 = options->tf32;
     pthread_mutex_init(&d->mutex, NULL);
-    ls_status status = set_up(d, options->isa);
+    ls_status status = set_up(d, options);
     if (status != LS_OK) {
         lsi_cuda_device_close(&d->head);
         return status;
