@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "comm/registry.h"
+#include "device/capability.h"
+#include "device/near_cores.h"
 #include "job/stop.h"
 #include "kernels/ops.h"
 #include "train/precision.h"
@@ -66,6 +68,19 @@ ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **co
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
+static ls_status check_capability(const ls_runtime *rt)
+{
+    lsi_text advice = {0};
+    ls_status status =
+        lsi_capability_check(&rt->binding->gpu, rt->config->precision.compute, rt->job->host, &advice);
+
+    if (advice.length > 0) {
+        lsi_log_warn("%s", advice.data);
+    }
+    lsi_text_free(&advice);
+    return status;
+}
+
 /* Collective. The name others of the host read is that of the folder the run writes to. */
 static ls_status bind_device(ls_runtime *rt)
 {
@@ -77,7 +92,31 @@ static ls_status bind_device(ls_runtime *rt)
     ls_status status =
         lsi_binding_open(rt->job, rt->config, slash != NULL ? slash + 1 : dir, rt->watchdog, &rt->binding);
     rt->agreed = rt->agreed || status != LS_OK;
-    return status;
+    return status == LS_OK ? lsi_runtime_agree(rt, check_capability(rt)) : status;
+}
+
+/* Collective. Before the device: its threads get the cores of the one that starts them. */
+static ls_status choose_cores(ls_runtime *rt)
+{
+    const char *how = rt->config->device.cpu_affinity;
+    lsi_text note = {0};
+
+    if (rt->binding != NULL && strcmp(how, "auto") == 0) {
+        LS_TRY(lsi_runtime_agree(rt, lsi_near_cores_bind(rt->job, &rt->binding->gpu, &note)));
+    }
+    if (note.length > 0) {
+        lsi_log_warn("%s", note.data);
+    }
+    lsi_text_clear(&note);
+    LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
+    if (rt->config->device.threads == 0 && strcmp(how, "none") != 0) {
+        lsi_affinity_warning(&rt->affinity, &note);
+        if (note.length > 0 && rt->job->rank == 0) {
+            lsi_log_warn("%s", note.data);
+        }
+    }
+    lsi_text_free(&note);
+    return LS_OK;
 }
 
 static ls_status open_device(ls_runtime *rt, const char *isa)
@@ -173,21 +212,13 @@ static ls_status open_comm(ls_runtime *rt)
 static ls_status open_all(ls_runtime *rt)
 {
     char variant[VARIANT_BYTES];
-    lsi_text warning = {0};
 
     LS_TRY(lsi_watchdog_start(rt->job, rt->config->comm.timeout, &rt->watchdog));
     lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, lsi_geometry_make(rt->config, rt->job, &rt->geometry)));
-    LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
-    if (rt->config->device.threads == 0) {
-        lsi_affinity_warning(&rt->affinity, &warning);
-        if (warning.length > 0 && rt->job->rank == 0) {
-            lsi_log_warn("%s", warning.data);
-        }
-        lsi_text_free(&warning);
-    }
     LS_TRY(lsi_runtime_agree(rt, lsi_backend_find(rt->config->device.backend, &rt->backend)));
     LS_TRY(bind_device(rt));
+    LS_TRY(choose_cores(rt));
     lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, open_device(rt, NULL)));
     LS_TRY(lsi_runtime_agree(rt, common_variant(rt, variant)));

@@ -99,7 +99,9 @@ static ls_status set_up(lsi_cuda_device *d, const ls_device_options *options)
 {
     LS_TRY(enter_first(d->ordinal, options->pci_address));
     LS_TRY(identify(d, options->isa, options->pci_address));
-    LSI_CUDA_TRY(lsi_cuda_kernels_check(), "this build has no kernels for GPU %d, %s", d->ordinal, d->description);
+    LSI_CUDA_TRY(lsi_cuda_kernels_check(),
+                 "this build has no kernels for GPU %d, %s: it has them for compute capabilities " LSI_CUDA_ARCHITECTURES
+                 "; build it with this one in -DLOCKSTEP_CUDA_ARCHITECTURES", d->ordinal, d->description);
     LS_TRY(lsi_cuda_driver_load(&d->driver));
     LS_TRY(lsi_cuda_release_open(d));
     LSI_CUDA_TRY(cudaHostAlloc((void **)&d->fault, sizeof *d->fault, cudaHostAllocPortable | cudaHostAllocMapped),
