@@ -13,6 +13,7 @@
 #include "device/decide.h"
 #include "device/inventory_source.h"
 #include "device/local_rank.h"
+#include "device/shared_memory.h"
 #include "device/visibility.h"
 #include "job/stop.h"
 
@@ -445,6 +446,14 @@ static ls_status bind(binder *b)
     return compare(b);
 }
 
+static void warn(lsi_text *text)
+{
+    if (text->length > 0) {
+        lsi_log_warn("%s", text->data);
+    }
+    lsi_text_clear(text);
+}
+
 ls_status lsi_binding_open(lsi_job *job, const ls_config *config, const char *name, lsi_watchdog *watchdog,
                            lsi_binding **out)
 {
@@ -453,8 +462,10 @@ ls_status lsi_binding_open(lsi_job *job, const ls_config *config, const char *na
 
     *out = NULL;
     lsi_local_rank_check(job->local_rank, job->n_local, job->host, &warning);
-    if (warning.length > 0) {
-        lsi_log_warn("%s", warning.data);
+    warn(&warning);
+    if (job->local_rank == 0) {
+        lsi_shared_memory_check("/dev/shm", job->n_local, job->host, &warning);
+        warn(&warning);
     }
     lsi_text_free(&warning);
     ls_status status = lsi_job_agree(job, prepare(&b, name));

@@ -322,6 +322,45 @@ def containers():
                 CHECK(part in result.stderr, f"no '{part}' in {result.stderr}")
 
 
+def equal_names():
+    """Two machines with one host name: the boot id tells them apart, and each numbers its own GPUs. Should both turn out to
+    have the same GPU, the ranks are named."""
+    boot, leases, theirs = CASE.path("boot_id"), new_leases("names"), CASE.path("leases-theirs")
+    with open(boot, "w", encoding="utf-8") as file:
+        file.write("11111111-2222-3333-4444-555555555555\n")
+    for folder in (leases, theirs):
+        os.makedirs(folder)
+    other = ["unshare", "-m", "sh", "-c", f"mount --bind {boot} /proc/sys/kernel/random/boot_id && "
+             f'mount --bind {theirs} {leases} && exec "$0" "$@"']
+    if not CASE.has_mpi or subprocess.run(other + ["true"], capture_output=True, check=False).returncode != 0:
+        print("equal names: not tested, no right to mount")
+        return
+    probe = os.path.join(CASE.build, PROBE)
+    for path, code in ((machine("far", gpu(8), gpu(9)), 0), (TWO, 5)):
+        second = ["env", f"CUSIM_MACHINE={path}"] + other + [probe, "-", "0"]
+        result = subprocess.run(["mpirun", "--bind-to", "none", "-np", "1", probe, "-", "0", ":", "-np", "1"] + second,
+                                capture_output=True, text=True, cwd=CASE.folder, timeout=120 * CASE.slow,
+                                env=environment(TWO, leases))
+        CHECK(result.returncode == code, f"{path}: {result.returncode} {result.stdout} {result.stderr}")
+        if code == 0:
+            CHECK(sorted(given(result.stdout)) == [uuid(0), uuid(8)], f"{result.stdout}")
+        else:
+            for part in ("ranks 0", "and 1", uuid(0), os.uname().nodename, "device.sharing = allow"):
+                CHECK(part in result.stderr, f"equal names: no '{part}' in {result.stderr}")
+
+
+def small_shared_memory():
+    """Docker's default of 64 MB is warned of, once per host."""
+    small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$0" "$@"']
+    if not CASE.has_mpi or subprocess.run(small + ["true"], capture_output=True, check=False).returncode != 0:
+        print("small shared memory: not tested, no right to mount")
+        return
+    result = subprocess.run(small + command(2, 0, {}, "-"), capture_output=True, text=True, cwd=CASE.folder,
+                            timeout=120 * CASE.slow, env=environment(TWO, new_leases("small")))
+    CHECK(result.returncode == 0 and result.stderr.count("/dev/shm has 64 MiB") == 1 and "--shm-size=1g" in result.stderr,
+          f"{result.returncode} {result.stderr}")
+
+
 def local_ranks():
     """Stale, missing and garbled variables change nothing but a warning."""
     for variables, warned in (({"SLURM_LOCALID": "7"}, "SLURM_LOCALID = 7"), ({"LOCAL_RANK": "first"}, "LOCAL_RANK = 'first'"),
@@ -333,7 +372,8 @@ def local_ranks():
 
 
 def main():
-    for case in (chosen, refused, apart, containers, local_ranks, killed, waiting_ends, reserved, shared, pairs):
+    for case in (chosen, refused, apart, containers, equal_names, small_shared_memory, local_ranks, killed, waiting_ends,
+                 reserved, shared, pairs):
         begun = time.time()
         case()
         print(f"{case.__name__}: {time.time() - begun:.1f} s", flush=True)
