@@ -317,7 +317,7 @@ static ls_status wait_or_fail(binder *b, ls_status mine)
 /* Collective. */
 static ls_status choose(binder *b)
 {
-    ls_status status;
+    ls_status status = LS_OK;
     bool again = true;
 
     b->deadline = lsi_clock_seconds() + b->config->device.wait;

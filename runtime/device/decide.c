@@ -97,13 +97,32 @@ static ls_status put_claim(const lsi_inventory *inventory, const lsi_decide_opti
     return status;
 }
 
+/* Reads everything again. Load is the mean of what was watched before (lsi_inventory_sample) and of the looks since, each
+ * of which counts a quarter: a pause of a moment does not make a GPU idle. */
+static void look_again(lsi_inventory *inventory)
+{
+    int before[LSI_GPU_MAX];
+
+    for (int i = 0; i < inventory->n; i++) {
+        before[i] = inventory->gpus[i].utilization;
+    }
+    lsi_inventory_refresh(inventory);
+    for (int i = 0; i < inventory->n; i++) {
+        int now = inventory->gpus[i].utilization;
+
+        if (before[i] != LSI_GPU_UNKNOWN && now != LSI_GPU_UNKNOWN) {
+            inventory->gpus[i].utilization = (3 * before[i] + now + 2) / 4;
+        }
+    }
+}
+
 ls_status lsi_decide(lsi_inventory *inventory, const lsi_decide_options *options, const lsi_select_ranks *ranks,
                      lsi_choice *out)
 {
     lsi_select_taken taken[LSI_GPU_MAX] = {{0}};
     lsi_failure why;
 
-    lsi_inventory_refresh(inventory);
+    look_again(inventory);
     if (options->leases != NULL) {
         LS_TRY(read_leases(inventory, options, taken));
         LS_TRY(read_claims(inventory, options, taken));
