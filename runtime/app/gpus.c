@@ -32,7 +32,8 @@ static ls_status print(const lsi_text *text)
     return LS_OK;
 }
 
-/* ---- what a job would get --------------------------------------------------------------------------------------------- */
+/* ---- what a job would get
+ * --------------------------------------------------------------------------------------------- */
 
 /* What a process could see that is started with a value of CUDA_VISIBLE_DEVICES: where it is set, what it leaves;
  * otherwise every GPU, and a MIG instance where one is enough, because a process sees no second one. */
@@ -113,7 +114,8 @@ static ls_status print_value(session *s)
     return status;
 }
 
-/* ---- what there is ------------------------------------------------------------------------------------------------------ */
+/* ---- what there is
+ * ------------------------------------------------------------------------------------------------------ */
 
 static ls_status list(session *s)
 {
@@ -151,7 +153,8 @@ static ls_status explain(session *s)
 static ls_status watch(session *s)
 {
     double seconds = s->options.watch_seconds;
-    const struct timespec pause = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    const struct timespec pause = {.tv_sec = (time_t)seconds,
+                                   .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     bool terminal = isatty(STDOUT_FILENO) == 1;
     ls_status status = LS_OK;
 
@@ -174,7 +177,8 @@ static ls_status watch(session *s)
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static ls_status answer(session *s)
 {

@@ -40,7 +40,8 @@ static const lsi_key *find_key(const char *key)
     return lsi_table_key(lsi_table_find("device", key));
 }
 
-/* ---- parsing ---------------------------------------------------------------------------------------------------------- */
+/* ---- parsing
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* The value behind `name` or behind its "="; *i moves on where it is the next argument. NULL: none. */
 static const char *take_value(int argc, char *const *argv, int *i, size_t name_length)
@@ -122,8 +123,8 @@ static ls_status take_count(const char *value, gpus_options *out)
 
     LS_REQUIRE(value != NULL, LS_ERR_USAGE, "--count needs a number behind it");
     const char *why = lsi_number_int(value, &n);
-    LS_REQUIRE(why == NULL && n >= 1 && n <= GPUS_COUNT_MAX, LS_ERR_USAGE, "--count %.60s: %s",
-               value, why != NULL ? why : "not within 1 and 64");
+    LS_REQUIRE(why == NULL && n >= 1 && n <= GPUS_COUNT_MAX, LS_ERR_USAGE, "--count %.60s: %s", value,
+               why != NULL ? why : "not within 1 and 64");
     out->count = (int)n;
     return set_what(out, GPUS_COUNT);
 }
@@ -135,8 +136,8 @@ static ls_status take_interval(int argc, char *const *argv, int *i, gpus_options
     const char *value = given ? take_value(argc, argv, i, length) : "2";
     const char *why = lsi_number_duration(value, &out->watch_seconds);
 
-    LS_REQUIRE(why == NULL && out->watch_seconds >= 0.1 && out->watch_seconds <= 3600, LS_ERR_USAGE, "--watch %.60s: %s",
-               value, why != NULL ? why : "not within 0.1 and 3600 seconds");
+    LS_REQUIRE(why == NULL && out->watch_seconds >= 0.1 && out->watch_seconds <= 3600, LS_ERR_USAGE,
+               "--watch %.60s: %s", value, why != NULL ? why : "not within 0.1 and 3600 seconds");
     return set_what(out, GPUS_WATCH);
 }
 
@@ -197,7 +198,8 @@ void gpus_options_free(gpus_options *out)
     lsi_memory_free(out->sets);
 }
 
-/* ---- help -------------------------------------------------------------------------------------------------------------- */
+/* ---- help
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void append_option(const char *name, const char *value, const char *help, lsi_text *out)
 {
@@ -222,8 +224,11 @@ void gpus_options_help(lsi_text *out)
         const lsi_key *key = find_key(keys[k]);
 
         option_name(keys[k], name);
-        append_option(name, key->kind == LSI_KEY_BOOL ? NULL : key->choices != NULL ? key->choices : "VALUE", key->help,
-                      out);
+        append_option(name,
+                      key->kind == LSI_KEY_BOOL ? NULL
+                      : key->choices != NULL    ? key->choices
+                                                : "VALUE",
+                      key->help, out);
     }
     lsi_text_append(out, "\nEnds with 0, 2 (usage), 5 (no GPU, or fewer than asked for), 10 (cannot write).\n");
 }

@@ -1,5 +1,5 @@
-/* The command line of gpus. Options that say which GPUs will do are keys of [device], with their types, ranges, defaults
- * and help: --min-free 20G is device.min_free = 20G. */
+/* The command line of gpus. Options that say which GPUs will do are keys of [device], with their types, ranges,
+ * defaults and help: --min-free 20G is device.min_free = 20G. */
 #ifndef LSI_APP_GPUS_OPTIONS_H
 #define LSI_APP_GPUS_OPTIONS_H
 

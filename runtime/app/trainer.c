@@ -124,7 +124,8 @@ static int answer_and_close(lsi_job *job, const lsi_command *command)
     }
     if (status == LS_OK) {
         if (job->rank == 0) {
-            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity) : answer(command, job->host, &code);
+            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity)
+                                                           : answer(command, job->host, &code);
         }
         status = lsi_job_agree(job, status);
     }

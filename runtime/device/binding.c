@@ -59,7 +59,8 @@ static bool decides(const binder *b)
     return b->decider == b->job->rank;
 }
 
-/* ---- what each process sees --------------------------------------------------------------------------------------------- */
+/* ---- what each process sees
+ * --------------------------------------------------------------------------------------------- */
 
 static void fill_view(const lsi_inventory *inventory, view *out)
 {
@@ -163,7 +164,8 @@ static void share_out_turns(binder *b)
     }
 }
 
-/* ---- one turn ----------------------------------------------------------------------------------------------------------- */
+/* ---- one turn
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void log_choice(const binder *b, const lsi_choice *choice)
 {
@@ -215,8 +217,8 @@ static ls_status find_own(binder *b)
     int place = lsi_inventory_find_uuid(b->inventory, uuid);
 
     LS_REQUIRE(place != LSI_GPU_UNKNOWN && b->inventory->gpus[place].ordinal != LSI_GPU_UNKNOWN, LS_ERR_INTERNAL,
-               "host %s: process %d of this host was given GPU %s and does not see it", b->job->host, b->job->local_rank,
-               uuid);
+               "host %s: process %d of this host was given GPU %s and does not see it", b->job->host,
+               b->job->local_rank, uuid);
     b->binding->gpu = b->inventory->gpus[place];
     return b->binding->leases != NULL
                ? lsi_lease_take(b->binding->leases, uuid, strcmp(b->config->device.sharing, "allow") == 0)
@@ -257,7 +259,8 @@ static ls_status one_turn(binder *b, int turn, bool *again)
     return status;
 }
 
-/* Collective. All hosts have GPUs, or none keeps any: two jobs that wait for each other's halves would wait for ever. */
+/* Collective. All hosts have GPUs, or none keeps any: two jobs that wait for each other's halves would wait for ever.
+ */
 static ls_status one_round(binder *b, bool *again)
 {
     ls_status status = LS_OK;
@@ -272,7 +275,8 @@ static ls_status one_round(binder *b, bool *again)
     return status;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static ls_status check_stop(void)
 {
@@ -338,7 +342,8 @@ static ls_status choose(binder *b)
     return status;
 }
 
-/* ---- before anything is opened ---------------------------------------------------------------------------------------------- */
+/* ---- before anything is opened
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Two containers of one machine are two hosts to MPI, and their GPUs may be one. */
 static ls_status check_duplicates(const binder *b, const brief *given)
@@ -348,9 +353,11 @@ static ls_status check_duplicates(const binder *b, const brief *given)
     }
     for (int r = 0; r < b->job->world; r++) {
         for (int q = 0; q < r; q++) {
-            LS_REQUIRE(given[r].uuid[0] == '\0' || strcmp(given[r].uuid, given[q].uuid) != 0, LS_ERR_DEVICE,
-                       "ranks %d (host %s) and %d (host %s) have the same GPU %s: give each container GPUs of its own, or "
-                       "set device.sharing = allow", q, b->job->hosts[q], r, b->job->hosts[r], given[r].uuid);
+            LS_REQUIRE(
+                given[r].uuid[0] == '\0' || strcmp(given[r].uuid, given[q].uuid) != 0, LS_ERR_DEVICE,
+                "ranks %d (host %s) and %d (host %s) have the same GPU %s: give each container GPUs of its own, or "
+                "set device.sharing = allow",
+                q, b->job->hosts[q], r, b->job->hosts[r], given[r].uuid);
         }
     }
     return LS_OK;
@@ -362,11 +369,12 @@ static ls_status check_models(const binder *b, const brief *given)
         return LS_OK;
     }
     for (int r = 1; r < b->job->world; r++) {
-        LS_REQUIRE(strcmp(given[r].name, given[0].name) == 0 && given[r].capability == given[0].capability, LS_ERR_DEVICE,
-                   "rank 0 has an %s (host %s, %s), rank %d an %s (host %s, %s): unlike GPUs round differently, so that no "
-                   "other set of GPUs would give the same bits. device.name chooses one model, device.mixed = allow "
-                   "takes both", given[0].name, b->job->hosts[0], given[0].uuid, r, given[r].name, b->job->hosts[r],
-                   given[r].uuid);
+        LS_REQUIRE(
+            strcmp(given[r].name, given[0].name) == 0 && given[r].capability == given[0].capability, LS_ERR_DEVICE,
+            "rank 0 has an %s (host %s, %s), rank %d an %s (host %s, %s): unlike GPUs round differently, so that no "
+            "other set of GPUs would give the same bits. device.name chooses one model, device.mixed = allow "
+            "takes both",
+            given[0].name, b->job->hosts[0], given[0].uuid, r, given[r].name, b->job->hosts[r], given[r].uuid);
     }
     return LS_OK;
 }
@@ -375,7 +383,8 @@ static void print_table(const binder *b, const brief *given)
 {
     for (int r = 0; r < b->job->world; r++) {
         lsi_log_info("rank %d on %s: cuda:%d, %s, %s, PCI %04x:%02x:%02x.0", r, b->job->hosts[r], given[r].ordinal,
-                     given[r].name, given[r].uuid, (unsigned)given[r].pci_domain, (unsigned)given[r].pci_bus, (unsigned)given[r].pci_device);
+                     given[r].name, given[r].uuid, (unsigned)given[r].pci_domain, (unsigned)given[r].pci_bus,
+                     (unsigned)given[r].pci_device);
     }
 }
 
@@ -392,8 +401,8 @@ static ls_status compare(const binder *b)
     mine.pci_bus = gpu->pci_bus;
     mine.pci_device = gpu->pci_device;
     mine.capability = gpu->capability;
-    LS_TRY(lsi_job_agree(b->job, lsi_memory_alloc((size_t)b->job->world * sizeof *given, "the GPUs of all ranks",
-                                                  (void **)&given)));
+    LS_TRY(lsi_job_agree(
+        b->job, lsi_memory_alloc((size_t)b->job->world * sizeof *given, "the GPUs of all ranks", (void **)&given)));
     ls_status status = lsi_job_all_gather(b->job, &mine, sizeof mine, given);
     if (status == LS_OK && b->job->rank == 0) {
         status = check_duplicates(b, given);
@@ -406,7 +415,9 @@ static ls_status compare(const binder *b)
     return lsi_job_agree(b->job, status);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 static ls_status prepare(binder *b, const char *name)
 {

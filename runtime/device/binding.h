@@ -9,7 +9,7 @@
 #include <lockstep/config.h>
 
 typedef struct lsi_binding {
-    lsi_gpu gpu; /* what this process was given */
+    lsi_gpu gpu;        /* what this process was given */
     lsi_leases *leases; /* NULL: device.leases is empty */
     char what[64];      /* what others read of this job */
 } lsi_binding;

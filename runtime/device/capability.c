@@ -27,14 +27,17 @@ ls_status lsi_capability_check(const lsi_gpu *gpu, const char *compute, const ch
         if (strcmp(types[i].compute, compute) != 0) {
             continue;
         }
-        LS_REQUIRE(gpu->capability >= types[i].runs, LS_ERR_DEVICE,
-                   "precision.compute = %s needs compute capability %d.%d; host %s: %s (%s) has %d.%d. Use %s, or a newer "
-                   "GPU: device.min_capability = %d.%d takes no other", compute, types[i].runs / 10, types[i].runs % 10,
-                   host, gpu->name, gpu->uuid, gpu->capability / 10, gpu->capability % 10, types[i].instead,
-                   types[i].runs / 10, types[i].runs % 10);
+        LS_REQUIRE(
+            gpu->capability >= types[i].runs, LS_ERR_DEVICE,
+            "precision.compute = %s needs compute capability %d.%d; host %s: %s (%s) has %d.%d. Use %s, or a newer "
+            "GPU: device.min_capability = %d.%d takes no other",
+            compute, types[i].runs / 10, types[i].runs % 10, host, gpu->name, gpu->uuid, gpu->capability / 10,
+            gpu->capability % 10, types[i].instead, types[i].runs / 10, types[i].runs % 10);
         if (types[i].fast > 0 && (gpu->capability < types[i].fast || has_no_tensor_cores(gpu))) {
-            lsi_text_append(advice, "host %s: %s (%s) has no tensor cores for precision.compute = %s: it halves memory, "
-                            "products are not faster than in f32", host, gpu->name, gpu->uuid, compute);
+            lsi_text_append(advice,
+                            "host %s: %s (%s) has no tensor cores for precision.compute = %s: it halves memory, "
+                            "products are not faster than in f32",
+                            host, gpu->name, gpu->uuid, compute);
         }
     }
     return LS_OK;

@@ -12,7 +12,8 @@
 
 static const char prefix[] = "claim-";
 
-/* ---- one's own ------------------------------------------------------------------------------------------------------ */
+/* ---- one's own ------------------------------------------------------------------------------------------------------
+ */
 
 static ls_status create(lsi_leases *leases)
 {
@@ -61,7 +62,8 @@ void lsi_lease_unclaim(lsi_leases *leases)
     }
 }
 
-/* ---- those of others ------------------------------------------------------------------------------------------------- */
+/* ---- those of others
+ * ------------------------------------------------------------------------------------------------- */
 
 /* False: no claim can be read, as when its owner died while it wrote. */
 static bool parse(int fd, lsi_claim *out)

@@ -12,7 +12,7 @@
     X(cuDeviceGetCount, (int *out))                                                                                    \
     X(cuDeviceGet, (int *out, int ordinal))                                                                            \
     X(cuDeviceGetName, (char *out, int room, int device))                                                              \
-    X(cuDeviceTotalMem_v2, (size_t *out, int device))                                                                  \
+    X(cuDeviceTotalMem_v2, (size_t * out, int device))                                                                 \
     X(cuDeviceGetAttribute, (int *out, int which, int device))                                                         \
     X(cuDeviceGetUuid, (void *out, int device))                                                                        \
     X(cuDeviceGetUuid_v2, (void *out, int device))
@@ -108,9 +108,9 @@ void lsi_cuda_driver_look(lsi_cuda_seen *out, int room, lsi_cuda_view *view)
     }
     if (code == RESULT_NO_DEVICE || (code == RESULT_OK && view->n <= 0)) {
         view->n = 0;
-        snprintf(view->trouble, sizeof view->trouble, visible != NULL
-                     ? "no GPU is visible: CUDA_VISIBLE_DEVICES hides all there are, or there is none"
-                     : "the driver finds no GPU");
+        snprintf(view->trouble, sizeof view->trouble,
+                 visible != NULL ? "no GPU is visible: CUDA_VISIBLE_DEVICES hides all there are, or there is none"
+                                 : "the driver finds no GPU");
     } else if (code != RESULT_OK) {
         view->n = 0;
         snprintf(view->trouble, sizeof view->trouble, "the CUDA driver does not start: error %d%s", code,

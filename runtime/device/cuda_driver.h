@@ -17,8 +17,8 @@ typedef struct lsi_cuda_seen {
 } lsi_cuda_seen;
 
 typedef struct lsi_cuda_view {
-    int version; /* newest CUDA the driver runs, -1: no driver */
-    int n;       /* devices, at most `room` of them filled */
+    int version;       /* newest CUDA the driver runs, -1: no driver */
+    int n;             /* devices, at most `room` of them filled */
     char trouble[160]; /* why there is none, else "" */
 } lsi_cuda_view;
 

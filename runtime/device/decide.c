@@ -48,9 +48,8 @@ static void reserve(const lsi_inventory *inventory, const lsi_claim *claim, lsi_
                 continue;
             }
             taken[place].reserved = true;
-            snprintf(taken[place].holder, sizeof taken[place].holder,
-                     "waiting process %lld of %s (%.32s), priority %s", (long long)claim->owner.pid, claim->owner.user,
-                     claim->owner.what, priorities[claim->priority]);
+            snprintf(taken[place].holder, sizeof taken[place].holder, "waiting process %lld of %s (%.32s), priority %s",
+                     (long long)claim->owner.pid, claim->owner.user, claim->owner.what, priorities[claim->priority]);
             left--;
         }
     }
@@ -72,7 +71,8 @@ static ls_status read_claims(const lsi_inventory *inventory, const lsi_decide_op
     return status;
 }
 
-/* ---- one's own claim ---------------------------------------------------------------------------------------------- */
+/* ---- one's own claim ----------------------------------------------------------------------------------------------
+ */
 
 /* GPUs that this job could have at some time, those it could have now first. */
 static ls_status put_claim(const lsi_inventory *inventory, const lsi_decide_options *o, const lsi_choice *choice)
@@ -97,8 +97,8 @@ static ls_status put_claim(const lsi_inventory *inventory, const lsi_decide_opti
     return status;
 }
 
-/* Reads everything again. Load is the mean of what was watched before (lsi_inventory_sample) and of the looks since, each
- * of which counts a quarter: a pause of a moment does not make a GPU idle. */
+/* Reads everything again. Load is the mean of what was watched before (lsi_inventory_sample) and of the looks since,
+ * each of which counts a quarter: a pause of a moment does not make a GPU idle. */
 static void look_again(lsi_inventory *inventory)
 {
     int before[LSI_GPU_MAX];

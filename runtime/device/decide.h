@@ -8,9 +8,9 @@
 typedef struct lsi_decide_options {
     lsi_select_rules rules;
     lsi_priority priority;
-    int reserve;         /* GPUs to claim when the choice fails and waiting can help; 0: none */
-    lsi_leases *leases;  /* locked by the caller (lsi_lease_lock); NULL: there are none */
-    const char *host;    /* for messages */
+    int reserve;        /* GPUs to claim when the choice fails and waiting can help; 0: none */
+    lsi_leases *leases; /* locked by the caller (lsi_lease_lock); NULL: there are none */
+    const char *host;   /* for messages */
 } lsi_decide_options;
 
 /* Reads the inventory again and chooses; as lsi_select for the rest. With `reserve` a claim stands from a failure that

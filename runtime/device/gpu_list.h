@@ -7,9 +7,9 @@
 typedef enum lsi_gpu_name {
     LSI_GPU_NAME_ENDED, /* no item is left */
     LSI_GPU_NAME_FOUND,
-    LSI_GPU_NAME_NOT_HERE, /* a good name of a GPU that this host does not have */
+    LSI_GPU_NAME_NOT_HERE,  /* a good name of a GPU that this host does not have */
     LSI_GPU_NAME_AMBIGUOUS, /* a prefix that fits several */
-    LSI_GPU_NAME_BAD       /* no number, UUID or PCI address */
+    LSI_GPU_NAME_BAD        /* no number, UUID or PCI address */
 } lsi_gpu_name;
 
 typedef struct lsi_gpu_item {

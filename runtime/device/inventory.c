@@ -222,7 +222,8 @@ void lsi_inventory_close(lsi_inventory **inventory)
     }
 }
 
-/* ---- over time ------------------------------------------------------------------------------------------------------ */
+/* ---- over time ------------------------------------------------------------------------------------------------------
+ */
 
 void lsi_inventory_refresh(lsi_inventory *inventory)
 {
@@ -259,7 +260,8 @@ void lsi_inventory_sample(lsi_inventory *inventory, double seconds)
     }
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------------------- */
+/* ---- finding -------------------------------------------------------------------------------------------------------
+ */
 
 int lsi_inventory_find_ordinal(const lsi_inventory *inventory, int ordinal)
 {

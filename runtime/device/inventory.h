@@ -31,12 +31,12 @@ typedef enum lsi_compute_mode {
 /* How two GPUs reach each other, best first. */
 typedef enum lsi_gpu_link {
     LSI_LINK_NVLINK,
-    LSI_LINK_BOARD,  /* on one board */
-    LSI_LINK_SWITCH, /* one PCIe switch (nvidia-smi: PIX) */
+    LSI_LINK_BOARD,    /* on one board */
+    LSI_LINK_SWITCH,   /* one PCIe switch (nvidia-smi: PIX) */
     LSI_LINK_SWITCHES, /* several PCIe switches (PXB) */
-    LSI_LINK_BRIDGE, /* a host bridge (PHB) */
-    LSI_LINK_NODE,   /* within a NUMA node */
-    LSI_LINK_SYSTEM, /* between NUMA nodes (SYS) */
+    LSI_LINK_BRIDGE,   /* a host bridge (PHB) */
+    LSI_LINK_NODE,     /* within a NUMA node */
+    LSI_LINK_SYSTEM,   /* between NUMA nodes (SYS) */
     LSI_LINK_UNKNOWN
 } lsi_gpu_link;
 
@@ -54,17 +54,17 @@ typedef struct lsi_gpu {
     char uuid[LSI_GPU_UUID]; /* "GPU-..." or "MIG-..." */
     char name[LSI_GPU_NAME];
     int pci_domain, pci_bus, pci_device;
-    int ordinal;    /* CUDA's number in this process; UNKNOWN: this process does not see it */
-    int nvml_index; /* nvidia-smi's number; of an instance: its GPU's */
-    int parent;     /* of a MIG instance: its GPU's place in the inventory; UNKNOWN: a whole GPU */
+    int ordinal;                        /* CUDA's number in this process; UNKNOWN: this process does not see it */
+    int nvml_index;                     /* nvidia-smi's number; of an instance: its GPU's */
+    int parent;                         /* of a MIG instance: its GPU's place in the inventory; UNKNOWN: a whole GPU */
     int gpu_instance, compute_instance; /* of a MIG instance */
-    bool mig;       /* a whole GPU in MIG mode: only its instances can be used */
-    bool lost;      /* fell off the bus: only nvml_index is known */
+    bool mig;                           /* a whole GPU in MIG mode: only its instances can be used */
+    bool lost;                          /* fell off the bus: only nvml_index is known */
 
     int capability; /* 10 x major + minor */
     int sms;        /* streaming multiprocessors */
     int numa_node;
-    int compute_mode; /* lsi_compute_mode */
+    int compute_mode;                  /* lsi_compute_mode */
     int64_t memory_total, memory_free; /* bytes */
 
     int utilization, memory_utilization; /* per cent, of the last sample; over time see lsi_inventory_sample */
@@ -80,13 +80,13 @@ typedef struct lsi_gpu {
 } lsi_gpu;
 
 typedef struct lsi_inventory {
-    int n, n_visible; /* entries; those with an ordinal */
-    lsi_gpu *gpus;    /* by PCI address, instances behind their GPU, lost ones last */
+    int n, n_visible;                             /* entries; those with an ordinal */
+    lsi_gpu *gpus;                                /* by PCI address, instances behind their GPU, lost ones last */
     unsigned char link[LSI_GPU_MAX][LSI_GPU_MAX]; /* lsi_gpu_link, by place in `gpus` */
-    char driver[32];  /* version of the NVIDIA driver */
-    int cuda_version; /* newest CUDA of the driver, 13000 is 13.0; UNKNOWN without */
-    char nvml_trouble[160]; /* why NVML tells nothing, "" when it does */
-    char cuda_trouble[160]; /* why CUDA sees no GPU, "" when it does */
+    char driver[32];                              /* version of the NVIDIA driver */
+    int cuda_version;                             /* newest CUDA of the driver, 13000 is 13.0; UNKNOWN without */
+    char nvml_trouble[160];                       /* why NVML tells nothing, "" when it does */
+    char cuda_trouble[160];                       /* why CUDA sees no GPU, "" when it does */
     struct lsi_inventory_sources *sources;
 } lsi_inventory;
 

@@ -7,7 +7,8 @@
 
 static const double bytes_per_gib = 1024.0 * 1024.0 * 1024.0;
 
-/* ---- one GPU ------------------------------------------------------------------------------------------------------- */
+/* ---- one GPU -------------------------------------------------------------------------------------------------------
+ */
 
 static void append_title(const lsi_gpu *gpu, lsi_text *out)
 {
@@ -175,7 +176,8 @@ void lsi_inventory_describe(const lsi_inventory *inventory, int place, const lsi
     }
 }
 
-/* ---- all of them ----------------------------------------------------------------------------------------------------- */
+/* ---- all of them
+ * ----------------------------------------------------------------------------------------------------- */
 
 static bool has_links(const lsi_inventory *inventory)
 {
@@ -243,7 +245,8 @@ void lsi_inventory_list(const lsi_inventory *inventory, const lsi_choice *choice
     }
 }
 
-/* ---- a table to watch -------------------------------------------------------------------------------------------------- */
+/* ---- a table to watch
+ * -------------------------------------------------------------------------------------------------- */
 
 static const char *cell(int value, const char *format, char room[16])
 {

@@ -58,7 +58,8 @@ static human name_user(const lsi_gpu *gpu)
     return out;
 }
 
-/* ---- what does not change ------------------------------------------------------------------------------------------ */
+/* ---- what does not change ------------------------------------------------------------------------------------------
+ */
 
 static bool contains(const char *text, const char *part)
 {
@@ -115,7 +116,8 @@ static bool is_not_wanted(const lsi_judge *j, int place, lsi_verdict *out)
     return false;
 }
 
-/* ---- what may pass --------------------------------------------------------------------------------------------------- */
+/* ---- what may pass
+ * --------------------------------------------------------------------------------------------------- */
 
 static bool is_taken(const lsi_judge *j, int place, lsi_verdict *out)
 {
@@ -168,7 +170,8 @@ void lsi_judge_gpu(const lsi_judge *judge, int place, lsi_verdict *out)
            is_busy(judge, place, out));
 }
 
-/* ---- which one is better ----------------------------------------------------------------------------------------------- */
+/* ---- which one is better
+ * ----------------------------------------------------------------------------------------------- */
 
 /* In steps, so that what a driver keeps for itself on an idle GPU does not decide. */
 static int64_t free_gib(const lsi_gpu *gpu)

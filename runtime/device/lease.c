@@ -41,8 +41,10 @@ static ls_status make_folder(const char *folder)
     if (mkdir(folder, 01777) == 0) {
         (void)chmod(folder, 01777); /* whatever the umask took away */
     } else if (errno != EEXIST) {
-        return LS_FAIL(LS_ERR_DEVICE, "cannot make %s, where jobs note which GPUs they have: %s; device.leases names "
-                       "another folder, empty: none", folder, strerror(errno));
+        return LS_FAIL(LS_ERR_DEVICE,
+                       "cannot make %s, where jobs note which GPUs they have: %s; device.leases names "
+                       "another folder, empty: none",
+                       folder, strerror(errno));
     }
     LS_REQUIRE(lstat(folder, &status) == 0 && S_ISDIR(status.st_mode), LS_ERR_DEVICE,
                "%s, where jobs note which GPUs they have, is no folder; device.leases names another one", folder);
@@ -110,7 +112,8 @@ void lsi_lease_close(lsi_leases **leases)
     }
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------------------------------
+ */
 
 ls_status lsi_lease_path(const lsi_leases *leases, const char *name, char out[LSI_LEASE_PATH])
 {
@@ -121,7 +124,8 @@ ls_status lsi_lease_path(const lsi_leases *leases, const char *name, char out[LS
     return LS_OK;
 }
 
-/* A lock needs no right to write. In a folder as /tmp is, systems refuse O_CREAT on a file that another user has made. */
+/* A lock needs no right to write. In a folder as /tmp is, systems refuse O_CREAT on a file that another user has made.
+ */
 ls_status lsi_lease_file_open(const char *path, int *out)
 {
     for (int attempt = 0; attempt < 3; attempt++) {
@@ -144,8 +148,10 @@ ls_status lsi_lease_file_open(const char *path, int *out)
         }
         break;
     }
-    return LS_FAIL(LS_ERR_DEVICE, "cannot open %s, where jobs note which GPUs they have: %s; device.leases names another "
-                   "folder, empty: none", path, strerror(errno));
+    return LS_FAIL(LS_ERR_DEVICE,
+                   "cannot open %s, where jobs note which GPUs they have: %s; device.leases names another "
+                   "folder, empty: none",
+                   path, strerror(errno));
 }
 
 void lsi_lease_holder_write(int fd, const char *what, const char *rest)
@@ -191,7 +197,8 @@ const char *lsi_lease_holder_read(int fd, char text[LSI_LEASE_TEXT], lsi_lease_h
     return at;
 }
 
-/* ---- one decides at a time ---------------------------------------------------------------------------------------- */
+/* ---- one decides at a time ----------------------------------------------------------------------------------------
+ */
 
 ls_status lsi_lease_lock(lsi_leases *leases, double seconds)
 {
@@ -204,9 +211,10 @@ ls_status lsi_lease_lock(lsi_leases *leases, double seconds)
                    leases->folder, strerror(errno));
         if (lsi_clock_seconds() > end) {
             (void)lsi_lease_holder_read(leases->lock_fd, text, &holder);
-            return LS_FAIL(LS_ERR_TIMEOUT, "process %lld of %s (%s) has been choosing GPUs for more than %.0f s and keeps "
-                           "%s/decide.lock; if it hangs, end it", (long long)holder.pid, holder.user, holder.what, seconds,
-                           leases->folder);
+            return LS_FAIL(LS_ERR_TIMEOUT,
+                           "process %lld of %s (%s) has been choosing GPUs for more than %.0f s and keeps "
+                           "%s/decide.lock; if it hangs, end it",
+                           (long long)holder.pid, holder.user, holder.what, seconds, leases->folder);
         }
         usleep(10000);
     }
@@ -219,7 +227,8 @@ void lsi_lease_unlock(lsi_leases *leases)
     (void)flock(leases->lock_fd, LOCK_UN);
 }
 
-/* ---- leases -------------------------------------------------------------------------------------------------------- */
+/* ---- leases --------------------------------------------------------------------------------------------------------
+ */
 
 static bool has(const lsi_leases *leases, const char *uuid)
 {
@@ -274,8 +283,10 @@ ls_status lsi_lease_take(lsi_leases *leases, const char *uuid, bool shared)
     if (flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         (void)lsi_lease_holder_read(fd, text, &holder);
         close(fd);
-        return LS_FAIL(LS_ERR_DEVICE, "GPU %s was just taken by process %lld of %s (%s), which does not ask the folder "
-                       "%s first", uuid, (long long)holder.pid, holder.user, holder.what, leases->folder);
+        return LS_FAIL(LS_ERR_DEVICE,
+                       "GPU %s was just taken by process %lld of %s (%s), which does not ask the folder "
+                       "%s first",
+                       uuid, (long long)holder.pid, holder.user, holder.what, leases->folder);
     }
     lsi_lease_holder_write(fd, leases->what, "");
     snprintf(leases->held[leases->n_held].uuid, LSI_GPU_UUID, "%s", uuid);

@@ -4,13 +4,13 @@
  * keeps a lock (flock) on it: the kernel drops the lock when the process ends, however it ends, so a lease needs no
  * cleaning up. Jobs that share GPUs hold shared locks. What is written in a file only tells people who has it.
  *
- * `decide.lock` is held while a job looks and takes, so that at one time one job decides. A claim, `claim-<pid>-<n>`, is
- * put by a job of higher priority that waits (device.reserve): jobs of lower priority leave that many of the GPUs listed
- * in it alone. It counts while its file is locked, so it dies with its process, too; what is left of it is removed by
- * the next one who looks.
+ * `decide.lock` is held while a job looks and takes, so that at one time one job decides. A claim, `claim-<pid>-<n>`,
+ * is put by a job of higher priority that waits (device.reserve): jobs of lower priority leave that many of the GPUs
+ * listed in it alone. It counts while its file is locked, so it dies with its process, too; what is left of it is
+ * removed by the next one who looks.
  *
- * Leases reach as far as the folder: containers see each other's only where it is mounted into them. Not collective; one
- * thread. */
+ * Leases reach as far as the folder: containers see each other's only where it is mounted into them. Not collective;
+ * one thread. */
 #ifndef LSI_DEVICE_LEASE_H
 #define LSI_DEVICE_LEASE_H
 

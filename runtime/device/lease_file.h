@@ -9,7 +9,7 @@ enum { LSI_LEASE_PATH = 4096, LSI_LEASE_TEXT = 4096 + LSI_GPU_MAX * LSI_GPU_UUID
 struct lsi_leases {
     char *folder;
     const char *what;
-    int lock_fd; /* decide.lock */
+    int lock_fd;  /* decide.lock */
     int claim_fd; /* -1: none is put */
     char claim_path[LSI_LEASE_PATH];
     int n_held;

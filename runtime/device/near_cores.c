@@ -34,7 +34,8 @@ static int count(const mask *m)
     return n;
 }
 
-/* ---- near a GPU ----------------------------------------------------------------------------------------------------- */
+/* ---- near a GPU -----------------------------------------------------------------------------------------------------
+ */
 
 /* False: hwloc does not know the GPU, or where it is. */
 static bool read_near(const lsi_gpu *gpu, mask *out)
@@ -61,7 +62,8 @@ static bool read_near(const lsi_gpu *gpu, mask *out)
     return found;
 }
 
-/* ---- sharing out -------------------------------------------------------------------------------------------------------- */
+/* ---- sharing out
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Slice k of n of the cores in rising order; all of them where they do not do for n. */
 static mask slice(const mask *cores, int k, int n)
@@ -110,8 +112,10 @@ static bool make_offer(const lsi_gpu *gpu, const mask *mine, mask *out, lsi_text
 
     lsi_inventory_pci_text(gpu, pci);
     if (!read_near(gpu, &near)) {
-        lsi_text_append(note, "device.cpu_affinity = auto: which cores are near the GPU at %s is not known, so the cores "
-                        "stay as they are", pci);
+        lsi_text_append(note,
+                        "device.cpu_affinity = auto: which cores are near the GPU at %s is not known, so the cores "
+                        "stay as they are",
+                        pci);
         return false;
     }
     for (int core = 0; core < MAX_CORES; core++) {
@@ -136,8 +140,8 @@ static mask own_share(const lsi_job *job, const mask *offers)
     int before = 0, sharing = 0;
 
     for (int r = 0; r < job->world; r++) {
-        bool same = job->node[r] == job->node[job->rank] &&
-                    memcmp(&offers[r], &offers[job->rank], sizeof offers[r]) == 0;
+        bool same =
+            job->node[r] == job->node[job->rank] && memcmp(&offers[r], &offers[job->rank], sizeof offers[r]) == 0;
 
         before += same && r < job->rank;
         sharing += same;

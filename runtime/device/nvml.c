@@ -32,7 +32,8 @@ bool lsi_nvml_open(lsi_nvml *out, char *why, size_t why_room)
         const char *text = out->nvmlErrorString != NULL ? out->nvmlErrorString(code) : "unknown error";
 
         snprintf(why, why_room, "%s does not start: %s (%d)%s", library_name, text, code,
-                 code == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? "; the driver was updated, the host must be restarted" : "");
+                 code == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? "; the driver was updated, the host must be restarted"
+                                                            : "");
         dlclose(out->library);
         *out = (lsi_nvml){0};
         return false;

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* ---- one model ------------------------------------------------------------------------------------------------------- */
+/* ---- one model
+ * ------------------------------------------------------------------------------------------------------- */
 
 int lsi_pick_alike(const lsi_inventory *inventory, const int *candidates, int n, int first, bool mixed, int *out)
 {
@@ -19,7 +20,8 @@ int lsi_pick_alike(const lsi_inventory *inventory, const int *candidates, int n,
     return m;
 }
 
-/* ---- well connected ---------------------------------------------------------------------------------------------------- */
+/* ---- well connected
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* A set, as places in the list of candidates in rising order. */
 typedef struct set {
@@ -168,7 +170,8 @@ bool lsi_pick_connected(const lsi_inventory *inventory, const int *candidates, i
     return links != LSI_LINKS_REQUIRE || n == 1 || s.worst == LSI_LINK_NVLINK;
 }
 
-/* ---- each process one that it sees ---------------------------------------------------------------------------------- */
+/* ---- each process one that it sees ----------------------------------------------------------------------------------
+ */
 
 typedef struct matching {
     const int *candidates;

@@ -7,8 +7,8 @@
 /* Members of `candidates`, best first, that a job may use together: all of them when `mixed`, else those of the model
  * of candidates[first]. Returns how many. */
 int lsi_pick_alike(const lsi_inventory *inventory, const int *candidates, int n, int first, bool mixed, int *out);
-/* The n best-connected of m candidates (best first): few that are in use, then the weakest link, all links, the ranking.
- * False: LSI_LINKS_REQUIRE and no n of them are all connected by NVLink. */
+/* The n best-connected of m candidates (best first): few that are in use, then the weakest link, all links, the
+ * ranking. False: LSI_LINKS_REQUIRE and no n of them are all connected by NVLink. */
 bool lsi_pick_connected(const lsi_inventory *inventory, const int *candidates, int m, int n, lsi_links links, int *out);
 /* Gives each process a candidate that it sees, none twice, preferring those in front: out[i] is process i's, UNKNOWN
  * where none is left. Returns how many have one. */

@@ -39,12 +39,13 @@ typedef struct selection {
     lsi_judge judge;
     uint64_t own_view[LSI_GPU_MAX]; /* where the caller gives no views: what the inventory sees, for each process */
     const uint64_t *sees;
-    bool alike; /* all processes see the same */
+    bool alike;                        /* all processes see the same */
     int listed[LSI_GPU_MAX], n_listed; /* candidates in the order of device.select, before they are judged */
     lsi_choice *out;
 } selection;
 
-/* ---- what processes see ----------------------------------------------------------------------------------------------- */
+/* ---- what processes see
+ * ----------------------------------------------------------------------------------------------- */
 
 static void take_views(selection *s)
 {
@@ -65,7 +66,8 @@ static void take_views(selection *s)
     }
 }
 
-/* ---- device.select and device.exclude --------------------------------------------------------------------------------- */
+/* ---- device.select and device.exclude
+ * --------------------------------------------------------------------------------- */
 
 static ls_status bad_item(const selection *s, const char *key, const lsi_gpu_item *item, lsi_gpu_name why)
 {
@@ -75,9 +77,10 @@ static ls_status bad_item(const selection *s, const char *key, const lsi_gpu_ite
                        item->text, s->host);
     case LSI_GPU_NAME_NOT_HERE:
         if (item->is_index) {
-            return LS_FAIL(LS_ERR_DEVICE, "device.%s: GPU %s does not exist on host %s: %d are visible to this process, "
-                           "numbered from 0 by CUDA (see `gpus --explain`)", key, item->text, s->host,
-                           s->inventory->n_visible);
+            return LS_FAIL(LS_ERR_DEVICE,
+                           "device.%s: GPU %s does not exist on host %s: %d are visible to this process, "
+                           "numbered from 0 by CUDA (see `gpus --explain`)",
+                           key, item->text, s->host, s->inventory->n_visible);
         }
         return LS_FAIL(LS_ERR_DEVICE, "device.%s: host %s has no GPU '%s' (`gpus` lists those there are)%s%s", key,
                        s->host, item->text, s->inventory->nvml_trouble[0] != '\0' ? "; NVML: " : "",
@@ -98,20 +101,25 @@ static ls_status check_visible(const selection *s, const lsi_gpu_item *item)
         return LS_OK;
     }
     if (variable != NULL) {
-        return LS_FAIL(LS_ERR_DEVICE, "device.select asks for %s on host %s, which CUDA_VISIBLE_DEVICES = '%.200s' hides; "
-                       "add it there, or unset the variable (`gpus --explain` shows how CUDA reads it)", gpu->uuid, s->host,
-                       variable);
+        return LS_FAIL(LS_ERR_DEVICE,
+                       "device.select asks for %s on host %s, which CUDA_VISIBLE_DEVICES = '%.200s' hides; "
+                       "add it there, or unset the variable (`gpus --explain` shows how CUDA reads it)",
+                       gpu->uuid, s->host, variable);
     }
-    return LS_FAIL(LS_ERR_DEVICE, "device.select asks for %s on host %s, which is there but not shown to this process (a "
-                   "container, a cgroup, or the scheduler; see `gpus --explain`)", gpu->uuid, s->host);
+    return LS_FAIL(LS_ERR_DEVICE,
+                   "device.select asks for %s on host %s, which is there but not shown to this process (a "
+                   "container, a cgroup, or the scheduler; see `gpus --explain`)",
+                   gpu->uuid, s->host);
 }
 
 static ls_status add_listed(selection *s, const lsi_gpu_item *item)
 {
     LS_TRY(check_visible(s, item));
     if ((s->judge.listed >> item->place & 1) != 0 && !s->rules->sharing) {
-        return LS_FAIL(LS_ERR_CONFIG, "device.select names GPU %s twice on host %s ('%s' is the second): two processes on "
-                       "one GPU need device.sharing = allow", s->inventory->gpus[item->place].uuid, s->host, item->text);
+        return LS_FAIL(LS_ERR_CONFIG,
+                       "device.select names GPU %s twice on host %s ('%s' is the second): two processes on "
+                       "one GPU need device.sharing = allow",
+                       s->inventory->gpus[item->place].uuid, s->host, item->text);
     }
     s->judge.listed |= (uint64_t)1 << item->place;
     LS_REQUIRE(s->n_listed < LSI_GPU_MAX, LS_ERR_CONFIG, "device.select names more than %d GPUs", LSI_GPU_MAX);
@@ -129,9 +137,11 @@ static ls_status read_select(selection *s)
         if (found != LSI_GPU_NAME_FOUND) {
             return bad_item(s, "select", &item, found);
         }
-        LS_REQUIRE(!item.is_index || s->alike, LS_ERR_CONFIG,
-                   "device.select = '%.100s': the processes on host %s see different GPUs, so that numbers mean different "
-                   "ones; write UUIDs, or select = visible", s->rules->select, s->host);
+        LS_REQUIRE(
+            !item.is_index || s->alike, LS_ERR_CONFIG,
+            "device.select = '%.100s': the processes on host %s see different GPUs, so that numbers mean different "
+            "ones; write UUIDs, or select = visible",
+            s->rules->select, s->host);
         LS_TRY(add_listed(s, &item));
     }
     return LS_OK;
@@ -168,7 +178,8 @@ static void list_all(selection *s)
     }
 }
 
-/* ---- judging and ranking ------------------------------------------------------------------------------------------------ */
+/* ---- judging and ranking
+ * ------------------------------------------------------------------------------------------------ */
 
 static void rank_all(selection *s)
 {
@@ -195,7 +206,8 @@ static void rank_all(selection *s)
     }
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------------ */
+/* ---- messages
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* Why the others cannot be had, as far as a line reaches. */
 static void append_reasons(const selection *s, lsi_text *out)
@@ -284,7 +296,8 @@ static ls_status too_few(const selection *s, int n_had)
     return fail_with(s, what, n_had);
 }
 
-/* ---- choosing ------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static int by_place(const void *a, const void *b)
 {
@@ -318,8 +331,11 @@ static ls_status choose_set(selection *s)
         return LS_OK;
     }
     if (unconnected) {
-        return fail_with(s, "no set of GPUs that can be had is connected by NVLink throughout; device.links = prefer takes "
-                            "the best there is", 0);
+        return fail_with(
+            s,
+            "no set of GPUs that can be had is connected by NVLink throughout; device.links = prefer takes "
+            "the best there is",
+            0);
     }
     return too_few(s, most);
 }
@@ -330,8 +346,10 @@ static ls_status choose_matching(selection *s)
     lsi_choice *out = s->out;
     int alike[LSI_GPU_MAX], n = s->ranks->n, most = 0;
 
-    LS_REQUIRE(n <= LSI_GPU_MAX, LS_ERR_DEVICE, "host %s: %d processes that see different GPUs, at most %d can be told "
-               "apart", s->host, n, LSI_GPU_MAX);
+    LS_REQUIRE(n <= LSI_GPU_MAX, LS_ERR_DEVICE,
+               "host %s: %d processes that see different GPUs, at most %d can be told "
+               "apart",
+               s->host, n, LSI_GPU_MAX);
     for (int first = 0; first < out->n_ranked; first++) {
         int m = lsi_pick_alike(s->inventory, out->ranking, out->n_ranked, first, s->rules->mixed, alike);
         int matched = lsi_pick_matching(alike, m, s->sees, n, out->gpus);

@@ -40,7 +40,7 @@ typedef enum lsi_reject {
     LSI_REJECT_CAPABILITY,
     LSI_REJECT_TOO_SMALL, /* memory_total below min_free */
     LSI_REJECT_LEASED,
-    LSI_REJECT_RESERVED, /* a waiting job of higher priority has a claim on it */
+    LSI_REJECT_RESERVED,  /* a waiting job of higher priority has a claim on it */
     LSI_REJECT_EXCLUSIVE, /* exclusive compute mode, and a process has it */
     LSI_REJECT_BUSY,      /* device.idle, and a process computes on it */
     LSI_REJECT_MEMORY,
@@ -61,21 +61,21 @@ typedef struct lsi_select_taken {
 /* The processes of the job on this host, and what each one sees: they differ under Slurm's --gpus-per-task. */
 typedef struct lsi_select_ranks {
     int n;
-    const uint64_t *sees; /* per process (at least one): bit g is place g of the inventory. NULL: each sees what this one
-                           * does */
+    const uint64_t *sees; /* per process (at least one): bit g is place g of the inventory. NULL: each sees what this
+                           * one does */
 } lsi_select_ranks;
 
 typedef struct lsi_choice {
-    int n;                       /* of `gpus`: as many as processes, or fewer when they share */
-    int gpus[LSI_GPU_MAX];       /* places in the inventory: process i gets gpus[i % n] */
+    int n;                 /* of `gpus`: as many as processes, or fewer when they share */
+    int gpus[LSI_GPU_MAX]; /* places in the inventory: process i gets gpus[i % n] */
     lsi_verdict verdicts[LSI_GPU_MAX];
     int ranking[LSI_GPU_MAX], n_ranked; /* the acceptable ones, best first */
-    bool may_pass;               /* of a failure: waiting can help */
+    bool may_pass;                      /* of a failure: waiting can help */
 } lsi_choice;
 
-/* Fails with one line that names what is missing, each GPU's reason when they are few, and the way out: ERR_CONFIG for a
- * list that cannot be read or names a GPU twice, ERR_DEVICE for the rest. The verdicts are there also then. `host` goes
- * into messages. `n` = 0: only judge. */
+/* Fails with one line that names what is missing, each GPU's reason when they are few, and the way out: ERR_CONFIG for
+ * a list that cannot be read or names a GPU twice, ERR_DEVICE for the rest. The verdicts are there also then. `host`
+ * goes into messages. `n` = 0: only judge. */
 LS_MUST_USE ls_status lsi_select(const lsi_inventory *inventory, const lsi_select_rules *rules,
                                  const lsi_select_taken *taken, const lsi_select_ranks *ranks, const char *host,
                                  lsi_choice *out);

@@ -163,8 +163,7 @@ static void read_list(const lsi_inventory *inventory, const int *numbered, int n
     bool ended = false;
 
     for (int begin = 0;; begin++) {
-        lsi_visible_item item = {
-            .begin = begin, .length = (int)strcspn(value + begin, ","), .gpu = LSI_GPU_UNKNOWN};
+        lsi_visible_item item = {.begin = begin, .length = (int)strcspn(value + begin, ","), .gpu = LSI_GPU_UNKNOWN};
 
         if (ended) {
             item.verdict = LSI_VISIBLE_BEHIND_END;

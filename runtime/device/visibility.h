@@ -3,9 +3,9 @@
  * What a process really sees the driver tells (inventory.h), and only that is used to choose. Reading the variable is
  * for explaining, and for starting other processes. The rules, as the CUDA documentation and the driver have them:
  * unset shows all, empty shows none; items stand between commas, in the order that CUDA will number them; an item that
- * is not valid ends the list; a repeated one empties it; numbers are read like strtoul ("1gpu2" is 1); a UUID may be cut
- * to a prefix that fits one GPU only; numbers, GPU- and MIG- do not mix, the first item says which; of MIG instances a
- * process sees one. */
+ * is not valid ends the list; a repeated one empties it; numbers are read like strtoul ("1gpu2" is 1); a UUID may be
+ * cut to a prefix that fits one GPU only; numbers, GPU- and MIG- do not mix, the first item says which; of MIG
+ * instances a process sees one. */
 #ifndef LSI_DEVICE_VISIBILITY_H
 #define LSI_DEVICE_VISIBILITY_H
 
@@ -15,9 +15,9 @@
 /* What becomes of an item. */
 typedef enum lsi_visible_verdict {
     LSI_VISIBLE_YES,
-    LSI_VISIBLE_EMPTY,      /* nothing between two commas */
-    LSI_VISIBLE_NO_NUMBER,  /* neither a number nor GPU- nor MIG- */
-    LSI_VISIBLE_NEGATIVE,   /* the usual way to end a list on purpose */
+    LSI_VISIBLE_EMPTY,     /* nothing between two commas */
+    LSI_VISIBLE_NO_NUMBER, /* neither a number nor GPU- nor MIG- */
+    LSI_VISIBLE_NEGATIVE,  /* the usual way to end a list on purpose */
     LSI_VISIBLE_OUT_OF_RANGE,
     LSI_VISIBLE_UNKNOWN,    /* no GPU's UUID begins so */
     LSI_VISIBLE_AMBIGUOUS,  /* several GPUs' UUIDs begin so */
@@ -25,7 +25,7 @@ typedef enum lsi_visible_verdict {
     LSI_VISIBLE_BLANK,      /* a blank before a UUID, which CUDA takes for a part of it */
     LSI_VISIBLE_REPEATED,
     LSI_VISIBLE_SECOND_INSTANCE, /* valid, but a process sees one MIG instance */
-    LSI_VISIBLE_BEHIND_END  /* not read: an item before it ended the list */
+    LSI_VISIBLE_BEHIND_END       /* not read: an item before it ended the list */
 } lsi_visible_verdict;
 
 typedef struct lsi_visible_item {
@@ -38,10 +38,10 @@ typedef struct lsi_visibility {
     const char *value; /* NULL: not set */
     int n_items;       /* the array has at most LSI_GPU_MAX + 1 of them */
     lsi_visible_item items[LSI_GPU_MAX + 1];
-    int n;                /* visible GPUs */
+    int n;                 /* visible GPUs */
     int gpus[LSI_GPU_MAX]; /* their places in the inventory: CUDA's device i is gpus[i] */
-    bool repeated;        /* an item names a GPU twice: nothing is visible */
-    bool order_known;     /* false: numbers follow an order that only the driver knows (FASTEST_FIRST, unlike GPUs) */
+    bool repeated;         /* an item names a GPU twice: nothing is visible */
+    bool order_known;      /* false: numbers follow an order that only the driver knows (FASTEST_FIRST, unlike GPUs) */
 } lsi_visibility;
 
 /* What a process would see that is started with these values (NULL: not set). `value` is borrowed. */

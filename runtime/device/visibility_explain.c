@@ -49,7 +49,8 @@ static void append_verdict(const lsi_inventory *inventory, const lsi_visible_ite
         lsi_text_append(out, "is negative, which ends the list: CUDA stops reading here");
         break;
     case LSI_VISIBLE_OUT_OF_RANGE:
-        lsi_text_append(out, "is no GPU of this host, which has %d: CUDA stops reading here", count_numbered(inventory));
+        lsi_text_append(out, "is no GPU of this host, which has %d: CUDA stops reading here",
+                        count_numbered(inventory));
         break;
     case LSI_VISIBLE_UNKNOWN:
         lsi_text_append(out, "is no GPU of this host that can be used: CUDA stops reading here");
@@ -58,7 +59,8 @@ static void append_verdict(const lsi_inventory *inventory, const lsi_visible_ite
         lsi_text_append(out, "fits several GPUs: CUDA stops reading here; write more of the UUID");
         break;
     case LSI_VISIBLE_OTHER_KIND:
-        lsi_text_append(out, "is of another kind than item 1 (numbers, GPU- and MIG- do not mix): CUDA stops reading here");
+        lsi_text_append(out,
+                        "is of another kind than item 1 (numbers, GPU- and MIG- do not mix): CUDA stops reading here");
         break;
     case LSI_VISIBLE_BLANK:
         lsi_text_append(out, "has a blank before the UUID, which CUDA takes for a part of it: it stops reading here");
@@ -111,7 +113,8 @@ static void explain_list(const lsi_inventory *inventory, const lsi_visibility *v
         lsi_text_append(out, "CUDA_VISIBLE_DEVICES is set and empty: CUDA shows no GPU to this process. Unset it "
                              "(`unset CUDA_VISIBLE_DEVICES`) to see all.\n");
     } else {
-        lsi_text_append(out, "CUDA_VISIBLE_DEVICES = '%s' says which GPUs CUDA shows to this process, and in which order:\n",
+        lsi_text_append(out,
+                        "CUDA_VISIBLE_DEVICES = '%s' says which GPUs CUDA shows to this process, and in which order:\n",
                         v->value);
         explain_items(inventory, v, out);
     }
@@ -169,11 +172,14 @@ static void explain_hidden(const lsi_inventory *inventory, lsi_text *out)
         const lsi_gpu *gpu = &inventory->gpus[i];
 
         if (gpu->lost) {
-            lsi_text_append(out, "nvidia-smi's GPU %d does not answer (it fell off the bus, or is being reset): it "
-                                 "cannot be used until the host or the GPU is reset.\n", gpu->nvml_index);
+            lsi_text_append(out,
+                            "nvidia-smi's GPU %d does not answer (it fell off the bus, or is being reset): it "
+                            "cannot be used until the host or the GPU is reset.\n",
+                            gpu->nvml_index);
         } else if (gpu->mig) {
-            lsi_text_append(out, "nvidia-smi's GPU %d is in MIG mode: it is used by its instances only, and a process "
-                                 "sees one. Give each process CUDA_VISIBLE_DEVICES = the UUID of its own (MIG-...).\n",
+            lsi_text_append(out,
+                            "nvidia-smi's GPU %d is in MIG mode: it is used by its instances only, and a process "
+                            "sees one. Give each process CUDA_VISIBLE_DEVICES = the UUID of its own (MIG-...).\n",
                             gpu->nvml_index);
         }
     }
@@ -193,11 +199,13 @@ static void explain_order(bool order_is_ours, bool order_known, lsi_text *out)
         lsi_text_append(out, "Numbers follow the PCI address, as nvidia-smi's do: the environment has "
                              "CUDA_DEVICE_ORDER = PCI_BUS_ID.\n");
     } else {
-        lsi_text_append(out, "Numbers may differ from nvidia-smi's: the environment has CUDA_DEVICE_ORDER = '%s'%s. UUIDs "
-                             "are safe; so is CUDA_DEVICE_ORDER=PCI_BUS_ID.\n",
+        lsi_text_append(out,
+                        "Numbers may differ from nvidia-smi's: the environment has CUDA_DEVICE_ORDER = '%s'%s. UUIDs "
+                        "are safe; so is CUDA_DEVICE_ORDER=PCI_BUS_ID.\n",
                         order != NULL ? order : "",
-                        order_known ? "" : ", and the GPUs are of different models, so which number is which GPU above "
-                                           "the driver alone knows");
+                        order_known ? ""
+                                    : ", and the GPUs are of different models, so which number is which GPU above "
+                                      "the driver alone knows");
     }
 }
 
@@ -210,8 +218,9 @@ static void explain_container(lsi_text *out)
     }
     lsi_text_append(out, "NVIDIA_VISIBLE_DEVICES = '%s': ", devices);
     if (strcmp(devices, "all") == 0) {
-        lsi_text_append(out, "the container was given all GPUs of the host. In Kubernetes that also happens to a pod that "
-                             "asks for none, where the image sets it: ask for nvidia.com/gpu, or set it to none.\n");
+        lsi_text_append(out,
+                        "the container was given all GPUs of the host. In Kubernetes that also happens to a pod that "
+                        "asks for none, where the image sets it: ask for nvidia.com/gpu, or set it to none.\n");
     } else if (devices[0] == '\0' || strcmp(devices, "void") == 0) {
         lsi_text_append(out, "the container was started without GPUs.\n");
     } else if (strcmp(devices, "none") == 0) {
@@ -234,8 +243,9 @@ static void explain_scheduler(const lsi_inventory *inventory, lsi_text *out)
         lsi_text_append(out, ". Slurm sets CUDA_VISIBLE_DEVICES for each step; where it confines jobs by cgroups the "
                              "numbers begin at 0 again.\n");
         if (inventory->n_visible == 1 && getenv("SLURM_GPUS_PER_TASK") != NULL) {
-            lsi_text_append(out, "  With --gpus-per-task every process sees its own GPU only, and NCCL may then not find "
-                                 "NVLink; --gpus-per-node with --ntasks-per-node shows all to each.\n");
+            lsi_text_append(out,
+                            "  With --gpus-per-task every process sees its own GPU only, and NCCL may then not find "
+                            "NVLink; --gpus-per-node with --ntasks-per-node shows all to each.\n");
         }
     }
     if (getenv("KUBERNETES_SERVICE_HOST") != NULL) {

@@ -2,8 +2,8 @@
  *
  *     gpu_probe START HOLD [section.key=value]...
  *
- * START: a file whose appearance is the start, "-" for at once. HOLD: likewise for the end, or seconds. Each rank prints "bound RANK UUID ORDINAL" and "free
- * RANK"; between the two it holds the GPU. */
+ * START: a file whose appearance is the start, "-" for at once. HOLD: likewise for the end, or seconds. Each rank
+ * prints "bound RANK UUID ORDINAL" and "free RANK"; between the two it holds the GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static ls_status load(lsi_job *job, int argc, char **argv, lsi_config **config)
     ls_status status = LS_OK;
 
     if (job->rank == 0) {
-        status = lsi_config_load_program("gpu_probe", "[train]\nsteps = 1\n", NULL, (const char *const *)argv + 3, argc - 3,
-                                         config);
+        status = lsi_config_load_program("gpu_probe", "[train]\nsteps = 1\n", NULL, (const char *const *)argv + 3,
+                                         argc - 3, config);
     }
     return lsi_runtime_share_config(job, status, config);
 }

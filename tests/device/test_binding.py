@@ -1,6 +1,6 @@
 # RUN: gpus timeout=600
-"""Jobs get GPUs of their own: leases, waiting, claims, and what is said when a GPU cannot be had. On described machines, in
-every build: the probe binds as the trainer does and holds the GPUs without training."""
+"""Jobs get GPUs of their own: leases, waiting, claims, and what is said when a GPU cannot be had. On described machines,
+in every build: the probe binds as the trainer does and holds the GPUs without training."""
 import os
 import re
 import shutil
@@ -51,9 +51,8 @@ def command(np, hold, keys, start):
 
 
 def start(path, folder, np=0, hold=0, begin="-", env=None, **keys):
-    process = subprocess.Popen(command(np, hold, keys, begin), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=environment(path, folder, **(env or {})), cwd=CASE.folder)
-    return process
+    return subprocess.Popen(command(np, hold, keys, begin), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(path, folder, **(env or {})), cwd=CASE.folder)
 
 
 def run(path, folder, np=0, env=None, hold=0, **keys):
@@ -180,7 +179,7 @@ def shared():
     end(first)
 
 
-# ---- what cannot be had ------------------------------------------------------------------------------------------------
+# ---- what cannot be had ----------------------------------------------------------------------------------------------
 
 def refusals():
     """(what, machine, processes, keys, environment, code, parts of the message)"""
@@ -196,7 +195,8 @@ def refusals():
     return [
         ("4 ranks on 2 GPUs", TWO, 4, {}, {}, 5, ["4 processes need 4 GPUs", "2 can be had", "at most 2 processes",
                                                   "device.sharing = allow"]),
-        ("two ranks on one GPU", TWO, 2, {"select": f"0,{uuid(0)}"}, {}, 2, [uuid(0), "twice", "device.sharing = allow"]),
+        ("two ranks on one GPU", TWO, 2, {"select": f"0,{uuid(0)}"}, {}, 2,
+         [uuid(0), "twice", "device.sharing = allow"]),
         ("a short list", FOUR, 2, {"select": "3"}, {}, 5, ["2 processes need 2 GPUs", "1 can be had"]),
         ("a hidden UUID", TWO, 1, {"select": uuid(1)}, {"CUDA_VISIBLE_DEVICES": "0"}, 5,
          [uuid(1), "CUDA_VISIBLE_DEVICES = '0' hides", "unset"]),
@@ -239,13 +239,15 @@ def refused():
         CHECK(time.time() - begun < 60 * CASE.slow, f"{what}: took {time.time() - begun:.0f} s")
 
 
-# ---- what is taken ---------------------------------------------------------------------------------------------------------
+# ---- what is taken ---------------------------------------------------------------------------------------------------
 
 def taken():
     """(what, machine, processes, keys, environment, GPUs by rank)"""
-    loaded = machine("loaded", gpu(0, used=20000, util=90), gpu(1, used=100), gpu(2, used=39000), gpu(3, used=120, util=50))
+    loaded = machine("loaded", gpu(0, used=20000, util=90), gpu(1, used=100), gpu(2, used=39000),
+                     gpu(3, used=120, util=50))
     pairs_of_two = machine("linked", *[gpu(n) for n in range(4)], "link 0 3 nvlink", "link 1 2 nvlink")
-    used_pair = machine("used", *[gpu(n) for n in range(4)], "link 0 1 nvlink", "link 2 3 nvlink", "proc gpu=0 pid=4242")
+    used_pair = machine("used", *[gpu(n) for n in range(4)], "link 0 1 nvlink", "link 2 3 nvlink",
+                        "proc gpu=0 pid=4242")
     unlike = machine("kinds", gpu(0, name='"Tesla V100"', cc="7.0"), gpu(1), gpu(2))
     swapped = machine("swapped", gpu(0, bus="0000:80:00.0"), gpu(1, bus="0000:10:00.0"))
     errors = machine("errors", gpu(0, ecc=2), gpu(1), gpu(2, remap_failed=1))
@@ -300,7 +302,8 @@ def apart():
     same = [part.replace("=1", "=3") for part in ranks[:-1]]
     result = subprocess.run(["mpirun", "--bind-to", "none"] + same, capture_output=True, text=True,
                             env=environment(FOUR, new_leases("apart")), timeout=120 * CASE.slow, cwd=CASE.folder)
-    CHECK(result.returncode == 5 and "2 processes need 2 GPUs, 1 can be had" in result.stderr, f"both see one: {result.stderr}")
+    CHECK(result.returncode == 5 and "2 processes need 2 GPUs, 1 can be had" in result.stderr,
+          f"both see one: {result.stderr}")
 
 
 def containers():
@@ -323,8 +326,8 @@ def containers():
 
 
 def equal_names():
-    """Two machines with one host name: the boot id tells them apart, and each numbers its own GPUs. Should both turn out to
-    have the same GPU, the ranks are named."""
+    """Two machines with one host name: the boot id tells them apart, and each numbers its own GPUs. Should both turn out
+    to have the same GPU, the ranks are named."""
     boot, leases, theirs = CASE.path("boot_id"), new_leases("names"), CASE.path("leases-theirs")
     with open(boot, "w", encoding="utf-8") as file:
         file.write("11111111-2222-3333-4444-555555555555\n")
@@ -357,23 +360,24 @@ def small_shared_memory():
         return
     result = subprocess.run(small + command(2, 0, {}, "-"), capture_output=True, text=True, cwd=CASE.folder,
                             timeout=120 * CASE.slow, env=environment(TWO, new_leases("small")))
-    CHECK(result.returncode == 0 and result.stderr.count("/dev/shm has 64 MiB") == 1 and "--shm-size=1g" in result.stderr,
-          f"{result.returncode} {result.stderr}")
+    said = result.stderr.count("/dev/shm has 64 MiB") == 1 and "--shm-size=1g" in result.stderr
+    CHECK(result.returncode == 0 and said, f"{result.returncode} {result.stderr}")
 
 
 def local_ranks():
     """Stale, missing and garbled variables change nothing but a warning."""
-    for variables, warned in (({"SLURM_LOCALID": "7"}, "SLURM_LOCALID = 7"), ({"LOCAL_RANK": "first"}, "LOCAL_RANK = 'first'"),
+    for variables, warned in (({"SLURM_LOCALID": "7"}, "SLURM_LOCALID = 7"),
+                              ({"LOCAL_RANK": "first"}, "LOCAL_RANK = 'first'"),
                               ({"MPI_LOCALRANKID": "0", "SLURM_LOCALID": "7"}, None), ({}, None)):
         result = run(TWO, new_leases("local"), 0, variables)
         CHECK(result.returncode == 0 and given(result.stdout) == [uuid(0)], f"{variables}: {result.stderr}")
-        CHECK((warned in result.stderr) if warned else "local rank" not in result.stderr and "SLURM" not in result.stderr,
-              f"{variables}: {result.stderr}")
+        silent = "local rank" not in result.stderr and "SLURM" not in result.stderr
+        CHECK(warned in result.stderr if warned else silent, f"{variables}: {result.stderr}")
 
 
 def main():
-    for case in (chosen, refused, apart, containers, equal_names, small_shared_memory, local_ranks, killed, waiting_ends,
-                 reserved, shared, pairs):
+    for case in (chosen, refused, apart, containers, equal_names, small_shared_memory, local_ranks, killed,
+                 waiting_ends, reserved, shared, pairs):
         begun = time.time()
         case()
         print(f"{case.__name__}: {time.time() - begun:.1f} s", flush=True)

@@ -1,6 +1,6 @@
 /* RUN: np=1,2,3 timeout=60 */
-/* Binding to the cores near a GPU, on a described host: the lower half of this process's cores near GPU 0, the upper half
- * near GPU 1. */
+/* Binding to the cores near a GPU, on a described host: the lower half of this process's cores near GPU 0, the upper
+ * half near GPU 1. */
 #include "support/test.h"
 
 #include <sched.h>
@@ -63,11 +63,14 @@ static void write_node(FILE *file, int which)
     char set[512];
 
     bitmap(&cores, set, sizeof set);
-    fprintf(file, "<object type=\"Package\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
-            "complete_nodeset=\"%#x\" gp_index=\"%d\">\n", which, set, set, 1 << which, 1 << which, 10 + which);
-    fprintf(file, "<object type=\"NUMANode\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
-            "complete_nodeset=\"%#x\" gp_index=\"%d\" local_memory=\"1073741824\"/>\n", which, set, set, 1 << which,
-            1 << which, 20 + which);
+    fprintf(file,
+            "<object type=\"Package\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
+            "complete_nodeset=\"%#x\" gp_index=\"%d\">\n",
+            which, set, set, 1 << which, 1 << which, 10 + which);
+    fprintf(file,
+            "<object type=\"NUMANode\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
+            "complete_nodeset=\"%#x\" gp_index=\"%d\" local_memory=\"1073741824\"/>\n",
+            which, set, set, 1 << which, 1 << which, 20 + which);
     for (int core = 0; core < CPU_SETSIZE; core++) {
         cpu_set_t one;
         char text[512];
@@ -78,13 +81,16 @@ static void write_node(FILE *file, int which)
         CPU_ZERO(&one);
         CPU_SET(core, &one);
         bitmap(&one, text, sizeof text);
-        fprintf(file, "<object type=\"PU\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
-                "complete_nodeset=\"%#x\" gp_index=\"%d\"/>\n", core, text, text, 1 << which, 1 << which, 1000 + core);
+        fprintf(file,
+                "<object type=\"PU\" os_index=\"%d\" cpuset=\"%s\" complete_cpuset=\"%s\" nodeset=\"%#x\" "
+                "complete_nodeset=\"%#x\" gp_index=\"%d\"/>\n",
+                core, text, text, 1 << which, 1 << which, 1000 + core);
     }
-    fprintf(file, "<object type=\"Bridge\" gp_index=\"%d\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[%02x-%02x]\">\n"
+    fprintf(file,
+            "<object type=\"Bridge\" gp_index=\"%d\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[%02x-%02x]\">\n"
             "<object type=\"PCIDev\" gp_index=\"%d\" pci_busid=\"0000:%02x:00.0\" "
-            "pci_type=\"0302 [10de:20b0] [10de:1450] a1\" pci_link_speed=\"0.0\"/>\n</object>\n</object>\n", 30 + which,
-            0x10 + which, 0x10 + which, 40 + which, 0x10 + which);
+            "pci_type=\"0302 [10de:20b0] [10de:1450] a1\" pci_link_speed=\"0.0\"/>\n</object>\n</object>\n",
+            30 + which, 0x10 + which, 0x10 + which, 40 + which, 0x10 + which);
 }
 
 static void describe_host(void)
@@ -95,10 +101,11 @@ static void describe_host(void)
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     bitmap(&before, set, sizeof set);
-    fprintf(file, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+    fprintf(file,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
             "<topology version=\"2.0\">\n<object type=\"Machine\" os_index=\"0\" cpuset=\"%s\" complete_cpuset=\"%s\" "
-            "allowed_cpuset=\"%s\" nodeset=\"0x3\" complete_nodeset=\"0x3\" allowed_nodeset=\"0x3\" gp_index=\"1\">\n", set,
-            set, set);
+            "allowed_cpuset=\"%s\" nodeset=\"0x3\" complete_nodeset=\"0x3\" allowed_nodeset=\"0x3\" gp_index=\"1\">\n",
+            set, set, set);
     write_node(file, 0);
     write_node(file, 1);
     fprintf(file, "</object>\n</topology>\n");

@@ -1,6 +1,6 @@
 /* RUN: timeout=120 */
-/* Picking GPUs against a second reading that walks everything: the best set by its own words, and a matching as large as
- * there is one. */
+/* Picking GPUs against a second reading that walks everything: the best set by its own words, and a matching as large
+ * as there is one. */
 #include "support/test.h"
 
 #include <stdbool.h>
@@ -78,7 +78,8 @@ static void the_best_set_is_found(void **state)
 
     (void)state;
     for (int round = 0; round < 400; round++) {
-        int m = 2 + (int)(next(&seed) % 7), n = 1 + (int)(next(&seed) % (unsigned)m), candidates[8], picked[LSI_GPU_MAX];
+        int m = 2 + (int)(next(&seed) % 7), n = 1 + (int)(next(&seed) % (unsigned)m), candidates[8],
+            picked[LSI_GPU_MAX];
         lsi_inventory *inventory = random_inventory(m, &seed);
         long long best = -1;
 

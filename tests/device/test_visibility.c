@@ -29,7 +29,8 @@ static lsi_inventory *open_machine(const char *name)
     return inventory;
 }
 
-/* ---- vectors -------------------------------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------------------------------
+ */
 
 static const struct {
     const char *value, *expected; /* nvidia-smi's numbers */
@@ -99,8 +100,8 @@ static void test_vectors(void **state)
             last++;
         }
         if (v.n_items > 0 && v.items[last].verdict != vectors[i].last) {
-            fail_msg("'%s': item %d has verdict %d, expected %d", vectors[i].value, last + 1, (int)v.items[last].verdict,
-                     (int)vectors[i].last);
+            fail_msg("'%s': item %d has verdict %d, expected %d", vectors[i].value, last + 1,
+                     (int)v.items[last].verdict, (int)vectors[i].last);
         }
     }
     lsi_inventory_close(&inventory);
@@ -137,7 +138,8 @@ static void test_instances(void **state)
     lsi_inventory_close(&inventory);
 }
 
-/* ---- random lists ------------------------------------------------------------------------------------------------------ */
+/* ---- random lists
+ * ------------------------------------------------------------------------------------------------------ */
 
 static unsigned next(unsigned *seed)
 {
@@ -147,8 +149,9 @@ static unsigned next(unsigned *seed)
 
 static void random_item(const cusim_machine *machine, unsigned *seed, char *out, size_t room)
 {
-    static const char *const odd[] = {"",    " ",     "-1",   "+2",    "1x", "abc", "99999999999999999999", "GPU-",
-                                      "MIG-", " 1",    "1 ",   "\t2",   "0x1", "-0", "1.5", "GPU", "gpu-a0000001", "- 1"};
+    static const char *const odd[] = {"",     " ",    "-1",           "+2", "1x",  "abc", "99999999999999999999",
+                                      "GPU-", "MIG-", " 1",           "1 ", "\t2", "0x1", "-0",
+                                      "1.5",  "GPU",  "gpu-a0000001", "- 1"};
     unsigned kind = next(seed) % 10;
 
     if (kind < 4) {
@@ -226,7 +229,8 @@ static void test_random_mixed(void **state)
     compare_on("mixed.txt");
 }
 
-/* ---- explaining ---------------------------------------------------------------------------------------------------------- */
+/* ---- explaining
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static void test_explanation(void **state)
 {

@@ -56,8 +56,9 @@ static ls_status check_address(const struct cudaDeviceProp *p, int ordinal, cons
         return LS_OK;
     }
     LS_REQUIRE((int)domain == p->pciDomainID && (int)bus == p->pciBusID && (int)device == p->pciDeviceID, LS_ERR_DEVICE,
-               "cuda:%d is the GPU at %04x:%02x:%02x.0, the one at %s was chosen: CUDA_VISIBLE_DEVICES was changed after "
-               "the start", ordinal, (unsigned)p->pciDomainID, (unsigned)p->pciBusID, (unsigned)p->pciDeviceID, address);
+               "cuda:%d is the GPU at %04x:%02x:%02x.0, the one at %s was chosen: CUDA_VISIBLE_DEVICES was changed "
+               "after the start", ordinal, (unsigned)p->pciDomainID, (unsigned)p->pciBusID, (unsigned)p->pciDeviceID,
+               address);
     return LS_OK;
 }
 
@@ -86,8 +87,8 @@ static ls_status enter_first(int ordinal, const char *address)
 
     if (error == cudaErrorDevicesUnavailable) {
         (void)cudaGetLastError();
-        return LS_FAIL(LS_ERR_DEVICE, "GPU cuda:%d (PCI %s) is in exclusive compute mode and another process has it, or it "
-                       "is prohibited: choose another one (device.exclude, device.select), wait for its end, or set "
+        return LS_FAIL(LS_ERR_DEVICE, "GPU cuda:%d (PCI %s) is in exclusive compute mode and another process has it, "
+                       "or it is prohibited: choose another one (device.exclude, device.select), wait for its end, or set "
                        "`nvidia-smi -c DEFAULT`", ordinal, where);
     }
     LSI_CUDA_TRY(error, "cannot use GPU cuda:%d (PCI %s)", ordinal, where);
@@ -100,8 +101,8 @@ static ls_status set_up(lsi_cuda_device *d, const ls_device_options *options)
     LS_TRY(enter_first(d->ordinal, options->pci_address));
     LS_TRY(identify(d, options->isa, options->pci_address));
     LSI_CUDA_TRY(lsi_cuda_kernels_check(),
-                 "this build has no kernels for GPU %d, %s: it has them for compute capabilities " LSI_CUDA_ARCHITECTURES
-                 "; build it with this one in -DLOCKSTEP_CUDA_ARCHITECTURES", d->ordinal, d->description);
+                 "this build has no kernels for GPU %d, %s: it has them for compute capabilities "
+                 LSI_CUDA_ARCHITECTURES "; build it with this one in -DLOCKSTEP_CUDA_ARCHITECTURES", d->ordinal, d->description);
     LS_TRY(lsi_cuda_driver_load(&d->driver));
     LS_TRY(lsi_cuda_release_open(d));
     LSI_CUDA_TRY(cudaHostAlloc((void **)&d->fault, sizeof *d->fault, cudaHostAllocPortable | cudaHostAllocMapped),

@@ -1,6 +1,6 @@
 /* A libcuda.so.1 that tells of the described machine what the driver tells without a context: how many devices this
- * process sees, and what they are. Programs open it by name; nothing else of the driver is in it, so a caller that wants
- * more than to look fails. The first cuInit fixes what is seen, as in the real one. */
+ * process sees, and what they are. Programs open it by name; nothing else of the driver is in it, so a caller that
+ * wants more than to look fails. The first cuInit fixes what is seen, as in the real one. */
 #include "machine.h"
 
 #include <pthread.h>
