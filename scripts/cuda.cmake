@@ -110,6 +110,7 @@ else()
     message(STATUS "No NVTX in this build: nvtx3/nvToolsExt.h was not found; profilers see no ranges")
 endif()
 
+set(cuda_architectures_text "of the simulator") # for messages
 set(cuda_includes -I${PROJECT_SOURCE_DIR}/runtime/include -I${PROJECT_SOURCE_DIR}/runtime
     -I${PROJECT_SOURCE_DIR})
 if(LOCKSTEP_CUDA_SIM)
@@ -142,6 +143,7 @@ else()
     if(LOCKSTEP_WERROR)
         list(APPEND cuda_compile -Werror all-warnings -Xcompiler -Werror)
     endif()
+    string(REPLACE ";" " " cuda_architectures_text "${architectures}")
     # GPUs newer than the toolkit compile this when they load it.
     list(APPEND cuda_compile -gencode arch=compute_${newest},code=compute_${newest})
     string(REPLACE ";" " " listed "${architectures}")
@@ -149,6 +151,7 @@ else()
 endif()
 
 function(lockstep_cuda_link target)
+    target_compile_definitions(${target} PRIVATE LSI_CUDA_ARCHITECTURES="${cuda_architectures_text}")
     target_include_directories(${target} SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
     if(LOCKSTEP_CUDA_SIM)
         target_link_libraries(${target} PUBLIC cusim)

@@ -15,8 +15,8 @@ PAGE = os.path.join(ROOT, "runtime", "docs", "reference.md")
 STATUS = os.path.join(ROOT, "runtime", "include", "lockstep", "status.def")
 
 
-def ask(build, option):
-    return subprocess.run([os.path.join(build, "trainer"), option], capture_output=True, text=True, check=True).stdout
+def ask(build, option, program="trainer"):
+    return subprocess.run([os.path.join(build, program), option], capture_output=True, text=True, check=True).stdout
 
 
 def cell(text):

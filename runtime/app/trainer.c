@@ -11,6 +11,8 @@
 #include "checkpoint/compare.h"
 #include "config/command_line.h"
 #include "config/config.h"
+#include "device/list.h"
+#include "device/visibility.h"
 #include "job/stop.h"
 #include "loop/checkpoint_config.h"
 #include "loop/evaluate_checkpoint.h"
@@ -41,6 +43,17 @@ static ls_status print_hash(const lsi_command *command, lsi_text *text)
     return LS_OK;
 }
 
+static ls_status list_devices(const lsi_command *command, const char *host, lsi_text *text)
+{
+    lsi_config *config;
+
+    LS_TRY(lsi_config_load_program("trainer", "[train]\nsteps = 1\n", command->operand[0], command->sets,
+                                   command->n_sets, &config));
+    ls_status status = lsi_list_devices(lsi_config_values(config), host, text);
+    lsi_config_destroy(&config);
+    return status;
+}
+
 static ls_status generate(const lsi_command *command, const lsi_affinity *affinity)
 {
     lsi_generate_options options = {
@@ -57,7 +70,7 @@ static ls_status generate(const lsi_command *command, const lsi_affinity *affini
 }
 
 /* *code is what the process ends with unless this fails. */
-static ls_status compose(const lsi_command *command, lsi_text *text, int *code)
+static ls_status compose(const lsi_command *command, const char *host, lsi_text *text, int *code)
 {
     bool equal;
 
@@ -73,6 +86,8 @@ static ls_status compose(const lsi_command *command, lsi_text *text, int *code)
         return LS_OK;
     case LSI_COMMAND_PRINT_CONFIG:
         return print_config(command, text);
+    case LSI_COMMAND_LIST_DEVICES:
+        return list_devices(command, host, text);
     case LSI_COMMAND_HASH:
         return print_hash(command, text);
     case LSI_COMMAND_VERIFY_RUNS:
@@ -84,10 +99,10 @@ static ls_status compose(const lsi_command *command, lsi_text *text, int *code)
     }
 }
 
-static ls_status answer(const lsi_command *command, int *code)
+static ls_status answer(const lsi_command *command, const char *host, int *code)
 {
     lsi_text text = {0};
-    ls_status status = compose(command, &text, code);
+    ls_status status = compose(command, host, &text, code);
 
     if (status == LS_OK) {
         status = lsi_text_status(&text);
@@ -111,7 +126,8 @@ static int answer_and_close(lsi_job *job, const lsi_command *command)
     }
     if (status == LS_OK) {
         if (job->rank == 0) {
-            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity) : answer(command, &code);
+            status = command->kind == LSI_COMMAND_GENERATE ? generate(command, &affinity)
+                                                           : answer(command, job->host, &code);
         }
         status = lsi_job_agree(job, status);
     }
@@ -221,6 +237,7 @@ int main(int argc, char **argv)
     lsi_command command = {0};
     int code;
 
+    (void)lsi_visibility_fix_order(); /* before MPI, which may initialise CUDA */
     ls_status status = lsi_job_open("trainer", &argc, &argv, &job);
     if (status != LS_OK) {
         return ls_status_exit_code(status);

@@ -7,8 +7,8 @@
 /* "auto" gives the best backend of this build and machine; where that is the cpu although the build has another one, the
  * log says why in one line. ERR_CONFIG names the choices. */
 LS_MUST_USE ls_status lsi_backend_find(const char *name, const ls_backend **out);
-/* Which device of the backend a process takes by its place among the local ones: they go round the visible GPUs, so more
- * processes than GPUs share them. */
+/* A device for a process that has chosen none, by its place among the local ones: they go round the visible GPUs. The
+ * runtime chooses (device/binding.h); this is for tests and tools. */
 LS_MUST_USE ls_status lsi_backend_ordinal(const ls_backend *backend, int local_rank, int *out);
 /* Refuses a table with a hole or of another version. */
 LS_MUST_USE ls_status lsi_backend_check(const ls_backend *backend);

@@ -28,6 +28,8 @@
         "continues a prompt (gpt): bytes for text, ids for tokens; one process")                                       \
     ROW(TUNE_GEMM, "--tune-gemm", 2, 2, "FILE CONFIG", true,                                                           \
         "times the algorithms of CONFIG's matrix products; writes FILE, for device.gemm_plan")                           \
+    ROW(LIST_DEVICES, "--list-devices", 0, 1, "CONFIG", true,                                                          \
+        "the GPUs of this host, who uses them, and which ones this configuration could have")                          \
     ROW(VERSION, "--version", 0, 1, "", true, "version, commit, compiler")
 
 /* Options with a value, of one command each: kind, member of lsi_command, option, value's name, default, lowest and

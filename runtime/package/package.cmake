@@ -21,9 +21,9 @@ target_include_directories(lockstep INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(lockstep INTERFACE c_std_11)
 # Here the files that were found; where the package is used, what LockstepConfig.cmake finds there.
-target_link_libraries(lockstep INTERFACE Threads::Threads ZLIB::ZLIB m)
+target_link_libraries(lockstep INTERFACE Threads::Threads ZLIB::ZLIB ${CMAKE_DL_LIBS} m)
 set(LOCKSTEP_LIBRARY_FILES "")
-foreach(library DNNL XXHASH JANSSON GOMP)
+foreach(library DNNL XXHASH JANSSON HWLOC GOMP)
     if(LOCKSTEP_${library})
         string(TOLOWER ${library} name)
         target_link_libraries(lockstep INTERFACE $<BUILD_INTERFACE:${LOCKSTEP_${library}}>
@@ -70,7 +70,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/LockstepConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/package/LockstepConfigVersion.cmake DESTINATION ${package_dir})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY runtime/include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(PROGRAMS $<TARGET_FILE:trainer> DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS $<TARGET_FILE:trainer> $<TARGET_FILE:gpus> DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/examples)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY runtime/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}/runtime OPTIONAL)

@@ -7,6 +7,7 @@
 #include "config/command_line.h"
 #include "config/config.h"
 #include "data/datasets.h"
+#include "device/visibility.h"
 #include "train/runtime.h"
 
 static const ls_program unnamed = {.struct_size = sizeof(ls_program), .name = "program"};
@@ -101,6 +102,7 @@ ls_status ls_runtime_open(int *argc, char ***argv, const ls_program *program, ls
 
     *out = NULL;
     program = program != NULL ? program : &unnamed;
+    (void)lsi_visibility_fix_order(); /* before MPI, which may initialise CUDA */
     LS_TRY(lsi_job_open(program->name != NULL ? program->name : unnamed.name, argc, argv, &job));
     ls_status status = configure(job, program, *argc, *argv, &dry_run, &config);
     if (status != LS_OK) {

@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "comm/registry.h"
+#include "device/capability.h"
+#include "device/near_cores.h"
 #include "job/stop.h"
 #include "kernels/ops.h"
 #include "train/precision.h"
@@ -67,8 +69,60 @@ ls_status lsi_runtime_share_config(lsi_job *job, ls_status mine, lsi_config **co
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
+static ls_status check_capability(const ls_runtime *rt)
+{
+    lsi_text advice = {0};
+    ls_status status =
+        lsi_capability_check(&rt->binding->gpu, rt->config->precision.compute, rt->job->host, &advice);
+
+    if (advice.length > 0) {
+        lsi_log_warn("%s", advice.data);
+    }
+    lsi_text_free(&advice);
+    return status;
+}
+
+/* Collective. The name others of the host read is that of the folder the run writes to. */
+static ls_status bind_device(ls_runtime *rt)
+{
+    const char *dir = rt->config->log.dir, *slash = strrchr(dir, '/');
+
+    if (strcmp(rt->backend->name, "cpu") == 0) {
+        return LS_OK;
+    }
+    ls_status status =
+        lsi_binding_open(rt->job, rt->config, slash != NULL ? slash + 1 : dir, rt->watchdog, &rt->binding);
+    rt->agreed = rt->agreed || status != LS_OK;
+    return status == LS_OK ? lsi_runtime_agree(rt, check_capability(rt)) : status;
+}
+
+/* Collective. Before the device: its threads get the cores of the one that starts them. */
+static ls_status choose_cores(ls_runtime *rt)
+{
+    const char *how = rt->config->device.cpu_affinity;
+    lsi_text note = {0};
+
+    if (rt->binding != NULL && strcmp(how, "auto") == 0) {
+        LS_TRY(lsi_runtime_agree(rt, lsi_near_cores_bind(rt->job, &rt->binding->gpu, &note)));
+    }
+    if (note.length > 0) {
+        lsi_log_warn("%s", note.data);
+    }
+    lsi_text_clear(&note);
+    LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
+    if (rt->config->device.threads == 0 && strcmp(how, "none") != 0) {
+        lsi_affinity_warning(&rt->affinity, &note);
+        if (note.length > 0 && rt->job->rank == 0) {
+            lsi_log_warn("%s", note.data);
+        }
+    }
+    lsi_text_free(&note);
+    return LS_OK;
+}
+
 static ls_status open_device(ls_runtime *rt, const char *isa)
 {
+    char address[24];
     ls_device_options options = {
         .struct_size = sizeof options,
         .n_threads = rt->affinity.threads,
@@ -77,7 +131,11 @@ static ls_status open_device(ls_runtime *rt, const char *isa)
         .tf32 = strcmp(rt->config->precision.compute, "tf32") == 0,
     };
 
-    LS_TRY(lsi_backend_ordinal(rt->backend, rt->job->local_rank, &options.ordinal));
+    if (rt->binding != NULL) {
+        lsi_inventory_pci_text(&rt->binding->gpu, address);
+        options.ordinal = rt->binding->gpu.ordinal;
+        options.pci_address = address;
+    }
     return rt->backend->open(&options, &rt->device);
 }
 
@@ -153,6 +211,7 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
 {
     enum { BYTES = sizeof rt->fingerprint };
     char *all, note[LSI_PRECISION_NOTE];
+    bool differs = false;
 
     lsi_precision_note(rt->config, rt->device, note);
     snprintf(rt->fingerprint, BYTES, "lockstep %s %s, %s; %s; %s%s%s%s; lanes %d, block %d", lsi_version(),
@@ -164,9 +223,17 @@ static ls_status agree_on_fingerprint(ls_runtime *rt)
     ls_status status = lsi_job_all_gather(rt->job, rt->fingerprint, BYTES, all);
     for (int r = 0; status == LS_OK && r < rt->job->world; r++) {
         if (strncmp(all + (size_t)r * BYTES, rt->fingerprint, BYTES) != 0) {
+            if (strcmp(rt->config->device.mixed, "allow") == 0) {
+                differs = true;
+                continue;
+            }
             status = LS_FAIL(LS_ERR_DEVICE, "this rank and rank %d would not give the same bits: '%s' against '%.*s'",
                              r, rt->fingerprint, BYTES, all + (size_t)r * BYTES);
         }
+    }
+    differs = differs && status == LS_OK;
+    if (differs && rt->job->rank == 0) {
+        lsi_log_warn("device.mixed = allow: ranks round differently, so that no other set of devices gives these bits");
     }
     lsi_memory_free(all);
     return status;
@@ -195,20 +262,14 @@ static ls_status open_comm(ls_runtime *rt)
 static ls_status open_all(ls_runtime *rt)
 {
     char variant[VARIANT_BYTES];
-    lsi_text warning = {0};
 
     LS_TRY(lsi_watchdog_start(rt->job, rt->config->comm.timeout, &rt->watchdog));
     lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, lsi_geometry_make(rt->config, rt->job, &rt->geometry)));
-    LS_TRY(lsi_affinity_decide(rt->job, (int)rt->config->device.threads, &rt->affinity));
-    if (rt->config->device.threads == 0) {
-        lsi_affinity_warning(&rt->affinity, &warning);
-        if (warning.length > 0 && rt->job->rank == 0) {
-            lsi_log_warn("%s", warning.data);
-        }
-        lsi_text_free(&warning);
-    }
     LS_TRY(lsi_runtime_agree(rt, lsi_backend_find(rt->config->device.backend, &rt->backend)));
+    LS_TRY(bind_device(rt));
+    LS_TRY(choose_cores(rt));
+    lsi_watchdog_enter(rt->watchdog, "opening the device");
     LS_TRY(lsi_runtime_agree(rt, open_device(rt, NULL)));
     LS_TRY(lsi_runtime_agree(rt, common_variant(rt, variant)));
     if (strcmp(variant, rt->backend->variant(rt->device)) != 0) {
@@ -288,6 +349,7 @@ int ls_runtime_close(ls_runtime **runtime, ls_status why)
     if (rt->device != NULL) {
         rt->backend->close(rt->device);
     }
+    lsi_binding_close(&rt->binding);
     lsi_watchdog_stop(&rt->watchdog);
     lsi_geometry_free(&rt->geometry);
     free_plan(rt);

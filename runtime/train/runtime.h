@@ -5,6 +5,7 @@
 #include "backend/buffer.h"
 #include "config/config.h"
 #include "device/affinity.h"
+#include "device/binding.h"
 #include "job/watchdog.h"
 #include "train/geometry.h"
 #include "train/tuning.h"
@@ -25,6 +26,7 @@ struct ls_runtime {
     lsi_watchdog *watchdog;
     lsi_affinity affinity;
     const ls_backend *backend;
+    lsi_binding *binding;           /* which GPU is this process's; NULL on the cpu */
     ls_device *device;
     lsi_memory_account account;
     lsi_geometry geometry;

@@ -70,7 +70,22 @@ static const char simulated[] = " simulated";
 static const char simulated[] = "";
 #endif
 
-static ls_status identify(lsi_cuda_device *d, const char *asked)
+/* The numbers of CUDA's runtime are those that the GPU was chosen by, or nothing that follows can be trusted. */
+static ls_status check_address(const struct cudaDeviceProp *p, int ordinal, const char *address)
+{
+    unsigned domain, bus, device;
+
+    if (address == NULL || sscanf(address, "%x:%x:%x", &domain, &bus, &device) != 3) {
+        return LS_OK;
+    }
+    LS_REQUIRE((int)domain == p->pciDomainID && (int)bus == p->pciBusID && (int)device == p->pciDeviceID, LS_ERR_DEVICE,
+               "cuda:%d is the GPU at %04x:%02x:%02x.0, the one at %s was chosen: CUDA_VISIBLE_DEVICES was changed "
+               "after the start", ordinal, (unsigned)p->pciDomainID, (unsigned)p->pciBusID, (unsigned)p->pciDeviceID,
+               address);
+    return LS_OK;
+}
+
+static ls_status identify(lsi_cuda_device *d, const char *asked, const char *address)
 {
     struct cudaDeviceProp properties;
     int driver = 0, runtime = 0, toolkit_lt = (int)cublasLtGetVersion();
@@ -81,6 +96,7 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     for (size_t i = 0; i < sizeof properties.uuid.bytes; i++) {
         snprintf(d->place + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
     }
+    LS_TRY(check_address(&properties, d->ordinal, address));
     LS_TRY(choose_variant(d, asked, properties.major * 10 + properties.minor));
     snprintf(d->library, sizeof d->library, "cuBLASLt %d.%d.%d%s", toolkit_lt / 10000, toolkit_lt / 100 % 100,
              toolkit_lt % 100, simulated);
@@ -90,14 +106,31 @@ static ls_status identify(lsi_cuda_device *d, const char *asked)
     return LS_OK;
 }
 
-/* What is made on the GPU. A failure leaves what came before it to lsi_cuda_device_close. */
-static ls_status set_up(lsi_cuda_device *d, const char *isa)
+/* Since CUDA 12 this makes the context; before, the first allocation does. */
+static ls_status enter_first(int ordinal, const char *address)
 {
-    LSI_CUDA_TRY(d->ordinal, cudaSetDevice(d->ordinal), "cannot use it");
-    LS_TRY(identify(d, isa));
+    cudaError_t error = cudaSetDevice(ordinal);
+    const char *where = address != NULL ? address : "address not given";
+
+    if (error == cudaErrorDevicesUnavailable) {
+        (void)cudaGetLastError();
+        return LS_FAIL(LS_ERR_DEVICE, "GPU cuda:%d (PCI %s) is in exclusive compute mode and another process has it, "
+                       "or it is prohibited: choose another one (device.exclude, device.select), wait for its end, or set "
+                       "`nvidia-smi -c DEFAULT`", ordinal, where);
+    }
+    return error == cudaSuccess ? LS_OK : LSI_CUDA_FAIL(error, ordinal, "cudaSetDevice", "cannot use it (PCI %s)", where);
+}
+
+/* What is made on the GPU. A failure leaves what came before it to lsi_cuda_device_close. */
+static ls_status set_up(lsi_cuda_device *d, const ls_device_options *options)
+{
+    LS_TRY(enter_first(d->ordinal, options->pci_address));
+    LS_TRY(identify(d, options->isa, options->pci_address));
     cudaError_t kernels = lsi_cuda_kernels_check();
     if (kernels != cudaSuccess) {
-        return LSI_CUDA_FAIL(kernels, d->ordinal, "cudaFuncGetAttributes", "this build has no kernels for %s",
+        return LSI_CUDA_FAIL(kernels, d->ordinal, "cudaFuncGetAttributes",
+                             "this build has no kernels for %s: it has them for compute capabilities "
+                             LSI_CUDA_ARCHITECTURES "; build it with this one in -DLOCKSTEP_CUDA_ARCHITECTURES",
                              d->description);
     }
     LS_TRY(lsi_cuda_driver_load(d->ordinal, &d->driver));
@@ -125,7 +158,7 @@ ls_status lsi_cuda_device_open(const ls_device_options *options, ls_device **out
     d->sync_each_op = options->sync_each_op;
     d->tf32 = options->tf32;
     pthread_mutex_init(&d->mutex, NULL);
-    ls_status status = set_up(d, options->isa);
+    ls_status status = set_up(d, options);
     if (status != LS_OK) {
         lsi_cuda_device_close(&d->head);
         return status;

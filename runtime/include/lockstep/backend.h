@@ -43,6 +43,7 @@ enum { LS_STAMP_RING = 4096 };   /* stamps kept per device, a power of two */
 typedef struct ls_device_options {
     size_t struct_size;
     int ordinal;            /* which of the backend's devices */
+    const char *pci_address; /* that device must be at this address, "0000:07:00.0"; NULL: not checked */
     int n_threads;          /* compute threads, for backends that run on the host; at least 1 */
     const char *isa;        /* kernel variant that all ranks agreed on; NULL: the best this host runs */
     bool sync_each_op;      /* wait after every op, so that a failure always names the exact one */

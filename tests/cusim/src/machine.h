@@ -37,7 +37,8 @@ typedef struct cusim_gpu {
     int power_watts, power_limit_watts;
     int numa_node;  /* -1: not known */
     int ecc_errors; /* uncorrected */
-    bool mig, lost;
+    int throttle;   /* why clocks are low: NVML's bits */
+    bool mig, lost, remap_failed;
     cusim_compute_mode compute_mode;
     size_t memory, memory_used; /* bytes; used: by others than the simulated process */
 } cusim_gpu;

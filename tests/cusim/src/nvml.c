@@ -229,6 +229,28 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     return NVML_ERROR_NOT_FOUND;
 }
 
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t mig_device, unsigned *out)
+{
+    BEGIN_DEVICE(gpu, mig_device);
+    const cusim_instance *instance = cusim_nvml_device_instance(mig_device);
+    if (instance == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *out = (unsigned)instance->gpu_instance;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t mig_device, unsigned *out)
+{
+    BEGIN_DEVICE(gpu, mig_device);
+    const cusim_instance *instance = cusim_nvml_device_instance(mig_device);
+    if (instance == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *out = (unsigned)instance->compute_instance;
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig_device, nvmlDevice_t *out)
 {
     BEGIN_DEVICE(gpu, mig_device);

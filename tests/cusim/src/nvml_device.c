@@ -176,3 +176,39 @@ nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int coun
     *out = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? (unsigned long long)gpu->ecc_errors : 0;
     return NVML_SUCCESS;
 }
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int clock, unsigned *out_mhz)
+{
+    (void)clock;
+    BEGIN_DEVICE(gpu, device);
+    *out_mhz = (unsigned)(gpu->utilization > 0 ? gpu->clock_mhz : gpu->clock_mhz / 4);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int clock, unsigned *out_mhz)
+{
+    (void)clock;
+    BEGIN_DEVICE(gpu, device);
+    *out_mhz = (unsigned)gpu->clock_mhz;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *out_bits)
+{
+    BEGIN_DEVICE(gpu, device);
+    *out_bits = (unsigned long long)gpu->throttle;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *out_correctable, unsigned *out_uncorrectable,
+                                       unsigned *out_pending, unsigned *out_failed)
+{
+    BEGIN_DEVICE(gpu, device);
+    if (gpu->cc_major < 8) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *out_correctable = *out_pending = 0;
+    *out_uncorrectable = (unsigned)gpu->ecc_errors;
+    *out_failed = gpu->remap_failed;
+    return NVML_SUCCESS;
+}

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "machine.h"
-#include "nvml_min.h"
+#include "device/nvml_abi.h"
 
 /* The library's functions have C linkage and these types; a caller looks them up by name. */
 #define DECLARE(type, name, parameters) __attribute__((visibility("default"))) type name parameters;

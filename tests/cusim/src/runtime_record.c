@@ -185,8 +185,9 @@ int cusim_count_call(cusim_function function, int stream_id, const char *details
         if (stream_id >= 0)
             snprintf(stream, sizeof stream, " stream=%d", stream_id);
         unsigned flags = functions[function].flags;
-        cusim_record("call thread=%d %s%s%s%s%s%s", cusim_thread_number(), functions[function].name, stream,
-                     flags & CUSIM_WAITS ? " waits" : "", flags & CUSIM_ALLOCATES ? " allocates" : "",
+        cusim_record("call thread=%d %s%s device=%d%s%s%s%s", cusim_thread_number(), functions[function].name, stream,
+                     cusim_current_device(), flags & CUSIM_WAITS ? " waits" : "",
+                     flags & CUSIM_ALLOCATES ? " allocates" : "",
                      *details != '\0' ? " " : "", details);
     }
     return cusim_inject(functions[function].name);

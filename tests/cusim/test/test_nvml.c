@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvml_min.h"
+#include "device/nvml_abi.h"
 
 #define POINTER(type, name, parameters) static type(*p_##name) parameters;
 NVML_FUNCTIONS(POINTER)

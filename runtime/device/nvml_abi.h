@@ -1,8 +1,9 @@
 /* The part of NVML's binary interface that choosing and watching GPUs needs. A machine without a driver has no
  * libnvidia-ml.so.1, and not every toolkit has nvml.h: the library is opened with dlopen, the functions are looked up
- * by the names in NVML_FUNCTIONS. */
-#ifndef NVML_MIN_H
-#define NVML_MIN_H
+ * by the names in NVML_FUNCTIONS; older drivers lack some. The simulator's stand-in (tests/cusim) is made of the same
+ * list. */
+#ifndef LSI_DEVICE_NVML_ABI_H
+#define LSI_DEVICE_NVML_ABI_H
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef int nvmlReturn_t;
@@ -25,7 +26,8 @@ enum {
     NVML_TEMPERATURE_GPU = 0,
     NVML_P2P_CAPS_INDEX_NVLINK = 2,
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1,
-    NVML_VOLATILE_ECC = 0
+    NVML_VOLATILE_ECC = 0,
+    NVML_CLOCK_SM = 1
 };
 
 /* What NVML cannot tell. */
@@ -84,6 +86,14 @@ typedef struct nvmlProcessInfo {
     X(nvmlReturn_t, nvmlDeviceGetP2PStatus, (nvmlDevice_t a, nvmlDevice_t b, int index, int *out))                     \
     X(nvmlReturn_t, nvmlDeviceGetTotalEccErrors,                                                                       \
       (nvmlDevice_t device, int type, int counter, unsigned long long *out))                                           \
-    X(nvmlReturn_t, nvmlDeviceGetNumaNodeId, (nvmlDevice_t device, unsigned *out))
+    X(nvmlReturn_t, nvmlDeviceGetNumaNodeId, (nvmlDevice_t device, unsigned *out))                                     \
+    X(nvmlReturn_t, nvmlDeviceGetGpuInstanceId, (nvmlDevice_t mig_device, unsigned *out))                              \
+    X(nvmlReturn_t, nvmlDeviceGetComputeInstanceId, (nvmlDevice_t mig_device, unsigned *out))                          \
+    X(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, int clock, unsigned *out_mhz))                       \
+    X(nvmlReturn_t, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, int clock, unsigned *out_mhz))                    \
+    X(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *out_bits))    \
+    X(nvmlReturn_t, nvmlDeviceGetRemappedRows,                                                                         \
+      (nvmlDevice_t device, unsigned *out_correctable, unsigned *out_uncorrectable, unsigned *out_pending,             \
+       unsigned *out_failed))
 
 #endif
