@@ -51,8 +51,10 @@ def unknown_keys(text, keys):
 
 
 def known_options(build):
-    """Options of the trainer, of gpus, of the benchmarks, and those that a script of the project compares with."""
-    found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference.ask(build, "--help") + reference.ask(build, "--help", "gpus")))
+    """Options of the programs, of the benchmarks, and those that a script of the project compares with."""
+    found = set()
+    for program in ("trainer", "gpus", "launch"):
+        found |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference.ask(build, "--help", program)))
     for folder in ("scripts", "bench"):
         for name in os.listdir(os.path.join(ROOT, folder)):
             if name.endswith((".sh", ".py", ".c")):
