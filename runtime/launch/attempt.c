@@ -190,7 +190,12 @@ static void conclude(const attempt *a, lsi_attempt_result *out)
 
     *out = (lsi_attempt_result){.cause = -1, .code = mpirun_code, .n_ranks = a->n_started};
     for (int rank = 0; rank < a->n_ranks; rank++) {
-        if (has_failed(&a->ranks[rank])) {
+        const rank_state *r = &a->ranks[rank];
+
+        if (r->ended && r->code == ls_status_exit_code(LS_STOPPED) && mpirun_code == 0) {
+            out->code = r->code; /* which its keeper has not told mpirun */
+        }
+        if (has_failed(r)) {
             out->n_failed++;
             if (out->cause < 0 || comes_before(a, rank, out->cause)) {
                 out->cause = rank;

@@ -250,8 +250,9 @@ static ls_status keep(keeper *k, int signals, int *code)
         }
         k->ended = true;
     }
-    *code = lsi_spawn_exit_code(k->wait_status);
-    return say_last_words(k, *code);
+    int ended_with = lsi_spawn_exit_code(k->wait_status);
+    *code = ended_with == ls_status_exit_code(LS_STOPPED) ? 0 : ended_with;
+    return say_last_words(k, ended_with);
 }
 
 /* The program could not be started. launch says why, as it does for a program that fails. */

@@ -9,7 +9,8 @@
 /* The first argument that makes launch a keeper; the program and its arguments stand behind it. */
 #define LSI_RANK_OPTION "--as-rank"
 
-/* Runs the program to its end; *code is what it ended with. */
+/* Runs the program to its end; *code is what the keeper ends with: the program's code, or 0 where that is 75. mpirun
+ * ends the ranks that are still leaving once one has a code other than 0, and all of them are leaving after a stop. */
 LS_MUST_USE ls_status lsi_rank_run(char *const *command, int *code);
 
 #endif

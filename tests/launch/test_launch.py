@@ -95,7 +95,8 @@ STARTED = "s{rank} somewhere 0"
 # What the keepers tell, in order; mpirun's code; launch's code, the rank it names (None: none).
 STORIES = [
     ("all is well", ["x0 0 0", "x1 0 0", "x2 0 0"], 0, 0, None),
-    ("stopped on request", ["x0 75 10", "x1 75 10", "x2 75 10"], 75, 75, None),
+    ("stopped on request", ["x0 75 10", "x1 75 10", "x2 75 10"], 0, 75, None),
+    ("stopped, but mpirun fails", ["x0 75 10", "x1 75 10", "x2 75 10"], 1, 6, None),
     ("the first to fail, not the lowest", ["x2 6 0", "x0 11 0", "x1 6 0"], 11, 6, 2),
     ("a victim is not the cause", ["x0 143 15", "x1 137 0", "x2 143 15"], 143, 137, 1),
     ("victims alone: the first", ["x1 143 15", "x0 143 15"], 143, 143, 1),
