@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "launch/frame.h"
 #include "launch/lines.h"
+#include "launch/policy.h"
 #include "launch/spawn.h"
 
 enum { LINE_MOST = 8192, TICK_MS = 50, IDLE_MS = 1000 };
@@ -168,6 +169,17 @@ static bool is_victim(const rank_state *rank)
     return rank->asked == SIGTERM;
 }
 
+static bool was_killed(const rank_state *rank)
+{
+    return rank->asked == 0 && lsi_launch_policy_is_signal(rank->code);
+}
+
+/* It may have failed because another one did. */
+static bool misses_others(const rank_state *rank)
+{
+    return rank->code == ls_status_exit_code(LS_ERR_COMM) || rank->code == ls_status_exit_code(LS_ERR_TIMEOUT);
+}
+
 /* Whether rank a is more likely to be the cause than b. Ranks that agree on a failure leave with one code, and one of
  * them has said why. */
 static bool comes_before(const attempt *at, int a, int b)
@@ -176,6 +188,10 @@ static bool comes_before(const attempt *at, int a, int b)
 
     if (is_victim(x) != is_victim(y)) {
         return is_victim(y);
+    }
+    /* News of another host's rank may come later than what its end did here. */
+    if ((was_killed(x) && misses_others(y)) || (was_killed(y) && misses_others(x))) {
+        return was_killed(x);
     }
     bool x_said = lsi_logs_source(at->logs, a)->said_error, y_said = lsi_logs_source(at->logs, b)->said_error;
     if (x->code == y->code && x_said != y_said) {

@@ -43,7 +43,7 @@ static void report_failure(const job *j, const lsi_attempt_result *result)
     lsi_text how = {0}, last = {0};
     int others = result->n_failed - 1;
 
-    lsi_launch_policy_describe(result->code, &how);
+    lsi_launch_policy_describe(result->code, &how); /* of mpirun its own, not the one we end with */
     if (result->cause >= 0) {
         lsi_log_error("rank %d on %s failed first (%s, process %ld)%s; its output: %s/rank-%d.log", result->cause,
                       result->host, how.data, result->pid, others > 0 ? ", others after it" : "", j->logs.folder,
@@ -151,12 +151,13 @@ static bool is_over(const job *j, int code)
            j->n_restarts >= j->options->max_restarts || !lsi_launch_policy_restarts(code);
 }
 
-/* What launch ends with where no rank has failed but mpirun has. */
+/* mpirun's codes where no rank has failed (1, 213, 255, ...) mean that it could not start or reach them. */
 static int final_code(const lsi_attempt_result *result)
 {
-    bool mpirun_failed = result->cause < 0 && result->code == 1;
+    bool good = result->code == 0 || result->code == ls_status_exit_code(LS_STOPPED);
 
-    return mpirun_failed ? ls_status_exit_code(LS_ERR_COMM) : result->code;
+    return result->cause < 0 && !good && !lsi_launch_policy_is_signal(result->code) ? ls_status_exit_code(LS_ERR_COMM)
+                                                                                    : result->code;
 }
 
 static ls_status run_to_end(job *j, int *code)

@@ -75,6 +75,10 @@ static ls_status remember(lsi_log_source *source, const char *line, size_t lengt
     char **place = &source->last[source->n_lines % LSI_LOGS_LAST];
     void *copy;
 
+    /* mpirun gives the reason first, then pages of advice. */
+    if (source->first_only && source->n_lines == LSI_LOGS_LAST) {
+        return LS_OK;
+    }
     if (length > REMEMBERED_MOST) {
         length = REMEMBERED_MOST;
     }
@@ -161,7 +165,7 @@ ls_status lsi_logs_take(lsi_logs *logs, int rank, bool is_error, const char *tex
 
 ls_status lsi_logs_open(const char *folder, lsi_logs *out)
 {
-    lsi_logs logs = {.mpirun = fresh};
+    lsi_logs logs = {.mpirun = {.fd = -1, .first_only = true}};
 
     LS_TRY(lsi_file_make_folders(folder));
     LS_TRY(lsi_memory_strdup(folder, &logs.folder));

@@ -1,4 +1,5 @@
-/* What the ranks say: shown with the rank in front, kept in a file for each rank, the last lines remembered. */
+/* What the ranks say: shown with the rank in front, kept in a file for each rank, the last lines remembered (of mpirun,
+ * the first). */
 #ifndef LSI_LAUNCH_LOGS_H
 #define LSI_LAUNCH_LOGS_H
 
@@ -12,6 +13,7 @@ typedef struct lsi_log_source {
     int fd;                    /* of its file; -1: not open */
     lsi_text part[2];          /* of a line whose end has not come: standard output, error */
     char *last[LSI_LOGS_LAST]; /* ring; counted copies */
+    bool first_only;           /* the first lines are remembered instead of the last */
     int n_lines;               /* so far in this attempt */
     bool said_error;           /* one of its lines is an error message of the runtime */
 } lsi_log_source;

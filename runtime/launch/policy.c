@@ -1,5 +1,6 @@
 #include "launch/policy.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -60,9 +61,14 @@ void lsi_launch_policy_help(lsi_text *out)
     lsi_text_append(out, ":\nsteps have the same bits every time, so these would come back.\n");
 }
 
+bool lsi_launch_policy_is_signal(int code)
+{
+    return code > SIGNAL_BASE && code <= SIGNAL_BASE + SIGRTMAX;
+}
+
 void lsi_launch_policy_describe(int code, lsi_text *out)
 {
-    if (code > SIGNAL_BASE) {
+    if (lsi_launch_policy_is_signal(code)) {
         const char *name = strsignal(code - SIGNAL_BASE);
 
         lsi_text_append(out, "killed by signal %d (%s), exit code %d", code - SIGNAL_BASE, name != NULL ? name : "?",

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import time
 
-PROGRAMS = ["slurmctld", "slurmd", "sbatch", "scontrol", "scancel"]
+PROGRAMS = ["slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "setpriv"]
+WITH_US = ["setpriv", "--pdeathsig", "KILL"]     # ends with the test, also when that is killed
 
 # A requeued job waits until its credentials have expired: cred_expire makes that seconds instead of two minutes.
 CONFIG = """
@@ -77,7 +78,7 @@ class Cluster:
 
     def start(self):
         for command in (["slurmctld", "-D", "-i"], ["slurmd", "-D", "-N", "n1"], ["slurmd", "-D", "-N", "n2"]):
-            self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL,
+            self.daemons.append(subprocess.Popen(WITH_US + command, env=self.environment, stdout=subprocess.DEVNULL,
                                                  stderr=subprocess.DEVNULL, start_new_session=True))
         end = time.monotonic() + 30
         while time.monotonic() < end:

@@ -103,6 +103,8 @@ STORIES = [
     ("of ranks that agree the one that says why", ["x1 9 0", "e2 t: error: why", "x2 9 0", "x0 9 0"], 9, 9, 2),
     ("a message of another code is no reason", ["x1 42 0", "e2 t: error: lost 1", "x2 6 0"], 42, 42, 1),
     ("one that stops does not fail", ["x0 75 10", "x1 7 0", "x2 75 10"], 7, 7, 1),
+    ("a rank that was killed before those that miss it", ["x0 6 0", "x1 137 0", "x2 143 15"], 6, 137, 1),
+    ("others are no reason for a rank's own failure", ["x0 5 0", "x1 137 0"], 5, 5, 0),
     ("mpirun knows more than the ranks", ["x0 0 0"], 1, 6, None),
 ]
 
