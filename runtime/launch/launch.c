@@ -22,6 +22,7 @@ typedef struct job {
     lsi_saves before; /* checkpoints from before the first start */
     char *log_folder;
     int64_t n_restarts;
+    int n_before;  /* ranks of the last start; 0: there was none */
     int64_t saved; /* newest checkpoint since; -1: none */
 } job;
 
@@ -138,7 +139,11 @@ static ls_status attempt(job *j, lsi_attempt_result *result)
     lsi_pick pick;
 
     LS_TRY(look_for_saves(j));
-    LS_TRY(lsi_pick_ranks(j->options, j->config, j->n_restarts > 0, &pick));
+    LS_TRY(lsi_pick_ranks(j->options, j->config, j->n_before, &j->signals, &pick));
+    if (j->signals.n_requests > 0) {
+        return LS_FAIL(LS_ERR_USAGE, "asked to stop before the ranks were started");
+    }
+    j->n_before = pick.n;
     LS_TRY(lsi_command_build(j->options, &pick, j->n_restarts > 0 && j->saved >= 0, &command));
     ls_status status = start_once(j, &pick, &command, result);
     lsi_command_destroy(&command);
@@ -192,7 +197,7 @@ static ls_status show(job *j)
     lsi_text text = {0};
     lsi_pick pick;
 
-    LS_TRY(lsi_pick_ranks(j->options, j->config, false, &pick));
+    LS_TRY(lsi_pick_ranks(j->options, j->config, 0, &j->signals, &pick));
     LS_TRY(lsi_command_build(j->options, &pick, false, &command));
     lsi_command_show(&command, j->options, &pick, j->log_folder, &text);
     ls_status status = lsi_text_status(&text);
@@ -232,7 +237,7 @@ ls_status lsi_launch_run(const lsi_launch_options *options, int *code)
 
     *code = 0;
     ls_status status = run(&j, code);
-    if (status != LS_OK && j.signals.n_requests > 0 && j.config == NULL) {
+    if (status != LS_OK && j.signals.n_requests > 0 && j.n_before == 0) {
         *code = 128 + j.signals.last; /* asked to stop before anything had begun */
         status = LS_OK;
     }

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "launch/options.h"
+#include "launch/signals.h"
 
 typedef enum lsi_pick_where {
     LSI_PICK_HERE,      /* this host alone */
@@ -18,9 +19,10 @@ typedef struct lsi_pick {
     char why[192]; /* for people: "one for each of 4 cores" */
 } lsi_pick;
 
-/* `again`: a start after a failure, when -n is the most. ERR_CONFIG: -n is more than train.lanes; ERR_USAGE: a hostfile
- * that cannot be read. */
-LS_MUST_USE ls_status lsi_pick_ranks(const lsi_launch_options *options, const lsi_config *config, bool again,
-                                     lsi_pick *out);
+/* `before`: the ranks of a start that failed, 0 at the first: a start again takes the GPUs that are still good, -n of
+ * them at the most. ERR_CONFIG: -n is more than train.lanes; ERR_USAGE: a hostfile that cannot be read; ERR_DEVICE: no
+ * GPU can be had. */
+LS_MUST_USE ls_status lsi_pick_ranks(const lsi_launch_options *options, const lsi_config *config, int before,
+                                     lsi_signals *signals, lsi_pick *out);
 
 #endif

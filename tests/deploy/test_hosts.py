@@ -2,6 +2,7 @@
 """Several hosts: two sets of namespaces and mpirun over an agent. The same bits as on one host; the cause of a failure,
 requests to stop, logs and starts again reach across; nothing stays behind on either host."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import launch_case
 import hosts as two_hosts
 from launch_case import wait_until
 import trainer
+
+
+WHOLE = re.compile(r"step-\d{8}$")
 
 
 class HostsCase(launch_case.LaunchCase):
@@ -70,7 +74,8 @@ def lost_rank(case, config, expected):
     process = case.start_there([case.launch, "--host", "nodea:2,nodeb:2", "--max-restarts", "2", "--restart-delay", "0",
                                 case.trainer, path])
     folder = os.path.join(log, "checkpoints")
-    wait_until(lambda: os.path.isdir(folder) and any(n.startswith("step-0") for n in os.listdir(folder)), 60 * case.slow)
+    wait_until(lambda: os.path.isdir(folder) and any(map(WHOLE.match, os.listdir(folder))),
+               60 * case.slow)
     victims = case.ranks_on(1)
     if case.check(len(victims) == 2, f"{len(victims)} ranks on the second host"):
         os.kill(victims[1], signal.SIGKILL)
