@@ -15,10 +15,13 @@ import trainer
 
 ROOT = reference.ROOT
 PAGES = ["README.md", "runtime/README.md", "bench/README.md", "runtime/docs/reference.md", "runtime/docs/same_bits.md",
-         "runtime/docs/gpus.md"]
+         "runtime/docs/gpus.md", "scripts/deploy/README.md"]
 FOLDERS = "bench|examples|kernels|runtime|scripts|tests|build"
 # Programs whose options the pages use, besides ours; what they take is not ours to check.
-FOREIGN = {"--bind-to", "--gpus-per-task", "--build", "--install", "--prefix", "--cflags", "--libs"}
+FOREIGN = {"--bind-to", "--build", "--install", "--prefix", "--cflags", "--libs",
+           # Slurm and docker
+           "--batch", "--signal", "--gpus-per-node", "--gpus-per-task", "--init", "--shm-size", "--ulimit", "--gpus",
+           "--ipc", "--time"}
 
 
 def read(path):

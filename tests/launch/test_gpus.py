@@ -39,7 +39,7 @@ class GpuCase(launch_case.LaunchCase):
     def lease(self, n):
         """Takes a GPU as another job does; closing the file gives it back."""
         os.makedirs(self.path("leases"), exist_ok=True)
-        file = open(os.path.join(self.path("leases"), uuid(n)), "a", encoding="utf-8")
+        file = open(os.path.join(self.path("leases"), uuid(n) + ".lease"), "a", encoding="utf-8")
         fcntl.flock(file, fcntl.LOCK_EX)
         return file
 
