@@ -110,7 +110,8 @@ static bool can_hand_on(const attempt *a)
 {
     bool all_started = a->n_expected > 0 ? a->n_started >= a->n_expected : a->n_started > 0;
 
-    return (all_started || lsi_clock_seconds() - a->stop_at > start_seconds) && lsi_spawn_catches(a->pid, SIGUSR1);
+    /* A keeper is ready before it reports, and mpirun before it starts one. */
+    return all_started || (lsi_clock_seconds() - a->stop_at > start_seconds && lsi_spawn_catches(a->pid, SIGUSR1));
 }
 
 static void act(attempt *a)

@@ -6,6 +6,12 @@
 #include "launch/count_gpus.h"
 #include "launch/slots.h"
 
+#ifdef LOCKSTEP_HAVE_MPI
+static const bool several = true;
+#else
+static const bool several = false; /* one process is all that a job can have */
+#endif
+
 static int cores_allowed(void)
 {
     cpu_set_t mask;
@@ -28,6 +34,9 @@ static ls_status count_here(int64_t asked, const ls_config *config, int before, 
     } else if (asked > 0) {
         pick->n = (int)asked;
         snprintf(pick->why, sizeof pick->why, "as -n says");
+    } else if (!several) {
+        pick->n = 1;
+        snprintf(pick->why, sizeof pick->why, "as this build has no MPI");
     } else {
         pick->n = cores_allowed();
         snprintf(pick->why, sizeof pick->why, "one for each core this process may use");
@@ -57,7 +66,7 @@ ls_status lsi_pick_ranks(const lsi_launch_options *options, const lsi_config *co
 {
     int64_t lanes = lsi_config_lanes(lsi_config_values(config)), asked = options->n_ranks;
     bool hosts = options->host != NULL || options->hostfile != NULL;
-    int most = (int)(asked > 0 && asked < lanes ? asked : lanes);
+    int most = !several ? 1 : (int)(asked > 0 && asked < lanes ? asked : lanes);
     lsi_pick pick = {.where = hosts                            ? LSI_PICK_HOSTS
                               : lsi_slots_of_allocation() >= 0 ? LSI_PICK_ALLOCATION
                                                                : LSI_PICK_HERE};

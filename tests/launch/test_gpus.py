@@ -1,6 +1,6 @@
 # RUN: gpus timeout=300
-"""How many ranks launch starts on described machines: one for each GPU that can be had; a start again takes those that still
-can. Needs a build for GPUs, of simulated ones."""
+"""How many ranks launch starts on described machines: one for each GPU that can be had; a start again takes those that
+still can. Needs a build for GPUs, of simulated ones."""
 import fcntl
 import os
 import sys

@@ -12,7 +12,8 @@ import trainer
 
 def options(case, config):
     """The command it would run, and what it refuses before anything runs."""
-    result = case.run_launch(["--dry-run", "-n", "2", "--mpi-arg=--report-bindings", "-x", "A B=c", "--mca", "btl",
+    most = "2" if case.has_mpi else "1"
+    result = case.run_launch(["--dry-run", "-n", most, "--mpi-arg=--report-bindings", "-x", "A B=c", "--mca", "btl",
                               "self", case.trainer, config, "--set", "train.seed=7"])
     command = result.stdout.splitlines()[-1]
     case.check(result.returncode == 0, result.stderr)
@@ -148,7 +149,7 @@ def trains(case, values):
     expected = launch_case.hash_of(plain.stdout)
     for arguments in ([], ["-n", "1"]) + ((["-n", "4"],) if case.has_mpi else ()):
         config, log = case.config(values)
-        result = case.run_launch((arguments if case.has_mpi else ["-n", "1"]) + [case.trainer, config])
+        result = case.run_launch(arguments + [case.trainer, config])
         case.check(result.returncode == 0 and launch_case.hash_of(result.stdout) == expected,
                    f"{arguments}: exit {result.returncode} {result.stdout[-300:]} {result.stderr}")
     config, log = case.config(dict(values, **{"data.kind": "idx", "data.train": "/nonexistent-images-idx3-ubyte"}))
