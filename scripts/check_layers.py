@@ -25,7 +25,8 @@ BELOW = {
     "train": ["graph", "comm", "data", "metrics"],
     "checkpoint": ["train", "data"],
     "loop": ["train", "checkpoint", "models", "metrics"],
-    "app": ["loop"],
+    "launch": ["device"],
+    "app": ["loop", "launch"],
     "examples": ["include"],
 }
 MPI_FOLDERS = {"job", "comm"}

@@ -33,6 +33,12 @@ def options(build):
     return "| option | |\n|---|---|\n" + "".join(f"| `{cell(name)}` | {cell(text)} |\n" for name, text in rows)
 
 
+def launch_options(build):
+    """Table rows of launch --help: an option with its value stands between two blanks and at least two more."""
+    rows = re.findall(r"^  (-\S+(?: \S+)*?) {2,}(\S.*)$", ask(build, "--help", "launch"), re.M)
+    return "| option | |\n|---|---|\n" + "".join(f"| `{cell(name)}` | {cell(text)} |\n" for name, text in rows)
+
+
 def keys(build):
     """[(section, what it is about, [(key, default, help, kind and range)])] from --help-config."""
     sections = []
@@ -94,6 +100,7 @@ def main():
     with open(PAGE, encoding="utf-8") as file:
         page = file.read()
     new = fill(page, "options", options(build))
+    new = fill(new, "launch options", launch_options(build))
     new = fill(new, "keys", key_tables(build))
     new = fill(new, "exit codes", exit_table())
     if check:

@@ -15,10 +15,13 @@ import trainer
 
 ROOT = reference.ROOT
 PAGES = ["README.md", "runtime/README.md", "bench/README.md", "runtime/docs/reference.md", "runtime/docs/same_bits.md",
-         "runtime/docs/checking_kernels.md", "runtime/docs/gpus.md"]
+         "runtime/docs/checking_kernels.md", "runtime/docs/gpus.md", "scripts/deploy/README.md"]
 FOLDERS = "bench|examples|kernels|runtime|scripts|tests|build"
 # Programs whose options the pages use, besides ours; what they take is not ours to check.
-FOREIGN = {"--bind-to", "--gpus-per-task", "--build", "--install", "--preset", "--target", "--test-dir", "--prefix", "--cflags", "--libs"}
+FOREIGN = {"--bind-to", "--build", "--install", "--preset", "--target", "--test-dir", "--prefix", "--cflags", "--libs",
+           # Slurm and docker
+           "--batch", "--signal", "--gpus-per-node", "--gpus-per-task", "--init", "--shm-size", "--ulimit", "--gpus",
+           "--ipc", "--time"}
 
 
 def read(path):
@@ -51,8 +54,10 @@ def unknown_keys(text, keys):
 
 
 def known_options(build):
-    """Options of the trainer, of gpus, of the benchmarks, and those that a script of the project compares with."""
-    found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference.ask(build, "--help") + reference.ask(build, "--help", "gpus")))
+    """Options of the programs, of the benchmarks, and those that a script of the project compares with."""
+    found = set()
+    for program in ("trainer", "gpus", "launch"):
+        found |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference.ask(build, "--help", program)))
     for folder in ("scripts", "bench"):
         for name in os.listdir(os.path.join(ROOT, folder)):
             if name.endswith((".sh", ".py", ".c")):

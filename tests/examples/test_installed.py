@@ -28,7 +28,7 @@ def install(case):
     for where, _, names in os.walk(second):
         for name in names:
             path = os.path.join(where, name)
-            if not name.endswith((".a", "trainer", "gpus")):
+            if not name.endswith((".a", "trainer", "gpus", "launch")):
                 with open(path, encoding="utf-8") as file:
                     text = file.read()
                 for forbidden in (first, case.build, ROOT + "/runtime"):

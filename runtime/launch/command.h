@@ -1,0 +1,22 @@
+/* The command that starts the ranks. */
+#ifndef LSI_LAUNCH_COMMAND_H
+#define LSI_LAUNCH_COMMAND_H
+
+#include "launch/options.h"
+#include "launch/pick.h"
+
+typedef struct lsi_launch_command {
+    lsi_words words; /* all of it */
+    int n_before;    /* of them before the keeper and the program: mpirun and its options; 0: no mpirun */
+} lsi_launch_command;
+
+/* `resume`: append what makes the program go on from its own newest checkpoint. ERR_CONFIG: several ranks, and a build
+ * without MPI. */
+LS_MUST_USE ls_status lsi_command_build(const lsi_launch_options *options, const lsi_pick *pick, bool resume,
+                                        lsi_launch_command *out);
+void lsi_command_destroy(lsi_launch_command *command);
+/* Appends what --dry-run shows: as comments why, and the command for a shell. */
+void lsi_command_show(const lsi_launch_command *command, const lsi_launch_options *options, const lsi_pick *pick,
+                      const char *log_folder, lsi_text *out);
+
+#endif

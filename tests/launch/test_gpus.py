@@ -1,0 +1,141 @@
+# RUN: gpus timeout=300
+"""How many ranks launch starts on described machines: one for each GPU that can be had; a start again takes those that
+still can. Needs a build for GPUs, of simulated ones."""
+import fcntl
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import launch_case
+from launch_case import FAKE
+
+
+def uuid(n):
+    return f"GPU-a{n:07x}-0000-0000-0000-{n:012x}"
+
+
+def gpu(n, **figures):
+    figures = {"name": '"NVIDIA A100-SXM4-40GB"', "cc": "8.0", "mem": 40960, "bus": f"0000:{0x10 + n:02x}:00.0",
+               "uuid": uuid(n), **figures}
+    return "gpu " + " ".join(f"{key}={value}" for key, value in figures.items())
+
+
+class GpuCase(launch_case.LaunchCase):
+    def machine(self, name, *lines):
+        path = self.path(name + ".txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("driver 580.65.06\ncuda 13000\n" + "\n".join(lines) + "\n")
+        return path
+
+    def on(self, machine, **more):
+        """The environment of a job on this machine."""
+        for name in [n for n in self.environment if n.startswith(("CUDA_", "SLURM_", "CUSIM_", "LOCKSTEP_DEVICE"))]:
+            del self.environment[name]
+        return {"CUSIM_MACHINE": machine, "LOCKSTEP_DEVICE_LEASES": self.path("leases"), "LOCKSTEP_DEVICE_SAMPLE": "0",
+                "LOCKSTEP_DEVICE_SHARING": "refuse", **more}
+
+    def lease(self, n):
+        """Takes a GPU as another job does; closing the file gives it back."""
+        os.makedirs(self.path("leases"), exist_ok=True)
+        file = open(os.path.join(self.path("leases"), uuid(n) + ".lease"), "a", encoding="utf-8")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return file
+
+
+def ranks(result):
+    """Of --dry-run: how many; None when it refuses."""
+    for line in result.stdout.splitlines():
+        if line.startswith("# ranks: "):
+            return int(line.split()[2].rstrip(","))
+    return None
+
+
+def counts(case, config, three):
+    unlike = case.machine("unlike", gpu(0), gpu(1), gpu(2, name='"NVIDIA H100"', cc="9.0"))
+    cores = min(len(os.sched_getaffinity(0)), 8)
+    expected = [
+        ("all", three, {}, [], 3),
+        ("those that are visible", three, {"CUDA_VISIBLE_DEVICES": "0,2"}, [], 2),
+        ("at most the lanes", three, {}, ["train.lanes=2"], 2),
+        ("a filter", three, {}, ["device.exclude=" + uuid(1)], 2),
+        ("a list", three, {}, ["device.select=" + uuid(2)], 1),
+        ("alike ones", unlike, {}, [], 2),
+        ("unlike ones", unlike, {}, ["device.mixed=allow"], 3),
+        ("the cpu", three, {}, ["device.backend=cpu"], cores),
+        ("none is visible", three, {"CUDA_VISIBLE_DEVICES": ""}, [], cores),
+        ("none is good enough", three, {}, ["device.min_free=1000G"], None),
+        ("none is visible, cuda is wanted", three, {"CUDA_VISIBLE_DEVICES": ""}, ["device.backend=cuda"], None),
+    ]
+    for what, machine, environment, sets, n in expected:
+        words = [word for text in sets for word in ("--set", text)]
+        result = case.run_launch(["--dry-run", case.trainer, config] + words, env=case.on(machine, **environment))
+        case.check(ranks(result) == n and result.returncode == (5 if n is None else 0),
+                   f"{what}: {ranks(result)} ranks, not {n}: exit {result.returncode} {result.stdout} {result.stderr}")
+    with case.lease(0):
+        result = case.run_launch(["--dry-run", case.trainer, config], env=case.on(three))
+        case.check(ranks(result) == 2, f"one is leased: {result.stdout} {result.stderr}")
+
+
+def waits(case, config):
+    """device.wait: until another job ends; not without it."""
+    one = case.machine("one", gpu(0))
+    other = case.lease(0)
+    result = case.run_launch(["--dry-run", case.trainer, config], env=case.on(one))
+    case.check(result.returncode == 5, f"the only one is leased: {result.returncode} {result.stderr}")
+    threading.Timer(2, other.close).start()
+    begun = time.monotonic()
+    result = case.run_launch(["--dry-run", case.trainer, config, "--set", "device.wait=60s"], env=case.on(one))
+    case.check(ranks(result) == 1 and time.monotonic() - begun > 1.5, f"it has waited: {result.stdout} {result.stderr}")
+
+
+def starts_again(case, config, three):
+    """After a failure on three GPUs another job has one of them: two ranks go on."""
+    count, taken = case.path("count"), []
+
+    def take():
+        if launch_case.wait_until(lambda: os.path.exists(count), 60 * case.slow):
+            taken.append(case.lease(1))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    result = case.run_launch(["--max-restarts", "1", "--restart-delay", "3s", FAKE, config],
+                             env=case.on(three, FAKE_DO="count", FAKE_CODE="5", FAKE_COUNT=count))
+    thread.join()
+    for file in taken:
+        file.close()
+    starts = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("launch: ")]
+    case.check(starts == ["3", "2"], f"ranks of the starts: {starts} {result.stdout} {result.stderr}")
+
+
+def trains(case, config, three):
+    hashes = []
+    for arguments in ([], ["-n", "1"]):
+        result = case.run_launch(arguments + [case.trainer, config, "--set", "checkpoint.resume=never"],
+                                 env=case.on(three))
+        case.check(result.returncode == 0, f"{arguments}: exit {result.returncode} {result.stderr}")
+        hashes.append(launch_case.hash_of(result.stdout))
+    case.check(hashes[0] is not None and hashes[0] == hashes[1], f"weights {hashes}")
+
+
+def main():
+    case = GpuCase()
+    with open(os.path.join(case.build, "CMakeCache.txt"), encoding="utf-8") as file:
+        cache = file.read()
+    if not case.has_mpi or "LOCKSTEP_CUDA:STRING=SIM" not in cache:
+        print("skipped: described machines run in builds for simulated GPUs (LOCKSTEP_CUDA=SIM) with MPI")
+        case.finish()
+    three = case.machine("three", *[gpu(n) for n in range(3)])
+    values = {"model.kind": "mlp", "model.hidden": "32", "data.kind": "synthetic", "data.samples": 256,
+              "train.steps": 5, "train.global_batch": 16, "train.micro_batch": 2, "train.lanes": 8}
+    config, _ = case.config(values)
+    counts(case, config, three)
+    waits(case, config)
+    starts_again(case, config, three)
+    trains(case, config, three)
+    case.finish()
+
+
+if __name__ == "__main__":
+    main()
