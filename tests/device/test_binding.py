@@ -1,4 +1,4 @@
-# RUN: gpus timeout=600
+# RUN: gpus label=slow timeout=600
 """Jobs get GPUs of their own: leases, waiting, claims, and what is said when a GPU cannot be had. On described
 machines, in every build: the probe binds as the trainer does and holds the GPUs without training."""
 import os
