@@ -1,6 +1,6 @@
-# RUN: gpus timeout=600
-"""Jobs get GPUs of their own: leases, waiting, claims, and what is said when a GPU cannot be had. On described machines,
-in every build: the probe binds as the trainer does and holds the GPUs without training."""
+# RUN: gpus label=slow timeout=600
+"""Jobs get GPUs of their own: leases, waiting, claims, and what is said when a GPU cannot be had. On described
+machines, in every build: the probe binds as the trainer does and holds the GPUs without training."""
 import os
 import re
 import shutil
@@ -326,8 +326,8 @@ def containers():
 
 
 def equal_names():
-    """Two machines with one host name: the boot id tells them apart, and each numbers its own GPUs. Should both turn out
-    to have the same GPU, the ranks are named."""
+    """Two machines with one host name: the boot id tells them apart, and each numbers its own GPUs. Should both turn
+    out to have the same GPU, the ranks are named."""
     boot, leases, theirs = CASE.path("boot_id"), new_leases("names"), CASE.path("leases-theirs")
     with open(boot, "w", encoding="utf-8") as file:
         file.write("11111111-2222-3333-4444-555555555555\n")

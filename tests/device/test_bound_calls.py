@@ -1,6 +1,6 @@
 # RUN: timeout=300 label=cusim
-"""A rank makes a context on its own GPU and nowhere else, and all that any of its threads calls is on that one; and what
-a GPU cannot do is said before it is asked to. On simulated GPUs, by the simulator's record of every call."""
+"""A rank makes a context on its own GPU and nowhere else, and all that any of its threads calls is on that one; and
+what a GPU cannot do is said before it is asked to. On simulated GPUs, by the simulator's record of every call."""
 import os
 import re
 import sys
@@ -46,7 +46,7 @@ def check_calls(case, np, select, expected, **more):
         with open(os.path.join(folder, f"record.{rank}"), encoding="utf-8") as file:
             text = file.read()
         contexts = re.findall(r"^context device=(\d+)$", text, re.M)
-        case.check(contexts == [str(ordinal)], f"{select}: rank {rank} makes contexts on {contexts}, its GPU is {ordinal}")
+        case.check(contexts == [str(ordinal)], f"{select}: rank {rank} makes contexts on {contexts}, not {ordinal}")
         calls = re.findall(r"^call thread=(\d+) (\w+)(?: stream=\d+)? device=(\d+)(.*)$", text, re.M)
         case.check(len(calls) > 100, f"{select}: the record of rank {rank} has {len(calls)} calls")
         most = max(most, len({thread for thread, *_ in calls}))
@@ -90,7 +90,8 @@ def main():
             return
     threads = [check_calls(case, 1, "2", [2])]
     if case.has_mpi:
-        threads += [check_calls(case, 2, "3,1", [3, 1]), check_calls(case, 2, "3,1", [3, 1], LOCKSTEP_COMM_TRANSPORT="mpi"),
+        threads += [check_calls(case, 2, "3,1", [3, 1]),
+                    check_calls(case, 2, "3,1", [3, 1], LOCKSTEP_COMM_TRANSPORT="mpi"),
                     check_calls(case, 2, "visible", [0, 1], CUDA_VISIBLE_DEVICES="2,3")]
     print(f"threads of a rank that called CUDA or NCCL, run by run: {threads}")
     check_refusals(case)
