@@ -1,25 +1,36 @@
-/* bench_step [--steps N] section.key=value...
+/* bench_step [--model gpt2|bytes|mlp] [--slot BxT] [--steps N] [--cpu-time] section.key=value...
  *
- * Times training steps of a GPT on random tokens, and beside them, in the same process and interleaved with the steps,
- * the model's GEMMs as whole calls of the library on the same number of threads. Prints the median step, tokens/s and
- * the GEMM share: what part of the step the library's own calls would take. Default: 12 layers, width 768, vocabulary
- * 256, slots of 4 x 256. Any key may be set; run it under mpirun for several processes. */
+ * Times training steps on made-up data against what they cannot be faster than (bench/floor.md): products as the better
+ * of one whole call of the library and our own op, measured between the steps in the same process; everything else by
+ * the memory it must move, at the copy bandwidth measured before and after. Prints step, floor and ratio, and the same
+ * for every op and shape. gpt2: GPT-2 124M with the vocabulary 50,257 (default); bytes: the same with 256; mlp: 784, 2048,
+ * 2048, 10. Default: one slot of 4 x 256. Any key may be set; run it under mpirun for several processes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "data/datasets.h"
+#include "graph/compile.h"
 #include "models/models.h"
+#include "step_clock.h"
+#include "step_floor.h"
+#include "step_probe.h"
 #include "train/trainer.h"
 
-void omp_set_num_threads(int n);
+enum { WARM_UP = 2, MAX_SETS = 128 };
 
-enum { MAX_STEPS = 1000, WARM_UP = 2 };
+typedef struct bench {
+    ls_runtime *rt;
+    ls_trainer *trainer;
+    int n_steps;
+    bool cpu_time;
+    double opened, created, first;          /* seconds: before the trainer, with it, behind the first step */
+    double step[STEP_CLOCK_STEPS];
+    step_probe before, after;
+    step_floor *floor;
+} bench;
 
 static int by_value(const void *a, const void *b)
 {
@@ -28,82 +39,24 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+static double median(const double *values, int n)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+    double sorted[STEP_CLOCK_STEPS];
+
+    memcpy(sorted, values, (size_t)n * sizeof *values);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return n == 0 ? 0.0 : n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-/* ---- the library's own GEMMs ----------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------------------------- */
 
-typedef struct gemms {
-    float *a, *b, *c;
-    int64_t rows, width, layers, vocab;
-} gemms;
-
-/* One linear layer of a slot, forward, input gradient and weight gradient, as whole library calls. */
-static double linear_seconds(gemms *g, int64_t in, int64_t out)
+static ls_status one_step(ls_trainer *t, bool count, double *seconds)
 {
-    double start = lsi_clock_seconds();
-
-    dnnl_sgemm('N', 'N', g->rows, out, in, 1, g->a, in, g->b, out, 0, g->c, out);
-    dnnl_sgemm('N', 'T', g->rows, in, out, 1, g->a, out, g->b, out, 0, g->c, in);
-    dnnl_sgemm('T', 'N', in, out, g->rows, 1, g->a, in, g->b, out, 1, g->c, out);
-    return lsi_clock_seconds() - start;
-}
-
-/* Seconds of all linear layers of one slot: one measurement of each shape. */
-static double slot_seconds(gemms *g)
-{
-    int64_t c = g->width;
-    double block = linear_seconds(g, c, 3 * c) + linear_seconds(g, c, c) + linear_seconds(g, c, 4 * c) +
-                   linear_seconds(g, 4 * c, c);
-
-    return (double)g->layers * block + linear_seconds(g, c, g->vocab);
-}
-
-static double slot_flops(const gemms *g)
-{
-    double c = (double)g->width;
-
-    return 6.0 * (double)g->rows * ((double)g->layers * 12 * c * c + c * (double)g->vocab);
-}
-
-static ls_status open_gemms(const ls_config *config, gemms *g)
-{
-    int64_t rows = config->train.micro_batch * config->model.context, c = config->model.width;
-    int64_t wide = 4 * c > config->model.vocab ? 4 * c : config->model.vocab;
-    size_t large = (size_t)((rows > c ? rows : c) * wide) * sizeof(float),
-           weights = (size_t)(c * wide + rows * wide) * sizeof(float);
-
-    *g = (gemms){.rows = rows, .width = c, .layers = config->model.layers, .vocab = config->model.vocab};
-    LS_TRY(lsi_memory_alloc(large, "a", (void **)&g->a));
-    LS_TRY(lsi_memory_alloc(weights, "b", (void **)&g->b));
-    LS_TRY(lsi_memory_alloc(weights, "c", (void **)&g->c));
-    for (size_t i = 0; i < large / sizeof(float); i++) {
-        g->a[i] = (float)(i % 17) * 0.1f - 0.8f;
-    }
-    for (size_t i = 0; i < weights / sizeof(float); i++) {
-        g->b[i] = (float)(i % 13) * 0.1f - 0.6f;
-    }
-    return LS_OK;
-}
-
-static void close_gemms(gemms *g)
-{
-    lsi_memory_free(g->a);
-    lsi_memory_free(g->b);
-    lsi_memory_free(g->c);
-}
-
-/* ---- steps ----------------------------------------------------------------------------------------------------- */
-
-static ls_status one_step(ls_trainer *t, double *seconds)
-{
-    double start = lsi_clock_seconds();
+    double start = step_clock_seconds();
     ls_slot *slot;
     ls_step_info info;
 
+    step_clock_begin();
     LS_TRY(ls_trainer_begin(t));
     while (ls_trainer_next_slot(t, &slot)) {
         LS_TRY(ls_trainer_forward(t, slot));
@@ -111,97 +64,273 @@ static ls_status one_step(ls_trainer *t, double *seconds)
     }
     LS_TRY(ls_trainer_end(t, &info));
     LS_TRY(ls_trainer_settle(t, &info));
-    *seconds = lsi_clock_seconds() - start;
+    step_clock_end(count);
+    *seconds = step_clock_seconds() - start;
     return LS_OK;
 }
 
-static ls_status measure(ls_runtime *rt, ls_trainer *t, int n_steps)
+static ls_status measure(bench *b)
 {
-    static double steps[MAX_STEPS], library[MAX_STEPS];
-    const ls_config *config = rt->config;
-    gemms g;
+    ls_runtime *rt = b->rt;
 
-    LS_TRY(open_gemms(config, &g));
-    omp_set_num_threads(rt->affinity.threads);
-    for (int i = -WARM_UP; i < n_steps; i++) {
-        double step, gemm;
+    for (int i = -WARM_UP; i < b->n_steps; i++) {
+        double seconds;
 
-        LS_TRY(one_step(t, &step));
-        LS_TRY(lsi_job_max(rt->job, &step, 1));
-        gemm = slot_seconds(&g);
-        LS_TRY(lsi_job_max(rt->job, &gemm, 1));
+        LS_TRY(lsi_job_barrier(rt->job));
+        LS_TRY(one_step(b->trainer, i >= 0, &seconds));
+        LS_TRY(lsi_job_max(rt->job, &seconds, 1));
+        if (i == -WARM_UP) {
+            b->first = lsi_clock_seconds();
+            LS_TRY(step_probe_measure(rt->device, step_clock_seconds, &b->before));
+            LS_TRY(step_floor_open(rt->device, rt->affinity.threads, b->cpu_time, &b->floor));
+        }
         if (i >= 0) {
-            steps[i] = step;
-            library[i] = gemm;
+            b->step[i] = seconds;
+            LS_TRY(step_floor_measure(b->floor));
         }
     }
-    if (rt->job->rank == 0) {
-        double step = median(steps, n_steps), gemm = median(library, n_steps) * (double)t->sizes.n_local;
-        double tokens = (double)(config->train.global_batch * config->model.context);
-
-        printf("%d x %d threads, %lld layers, width %lld, vocabulary %lld, slots of %lld x %lld, %lld per step, %s\n",
-               rt->job->world, rt->affinity.threads, (long long)config->model.layers, (long long)config->model.width,
-               (long long)config->model.vocab, (long long)config->train.micro_batch, (long long)config->model.context,
-               (long long)rt->geometry.n_slots, config->precision.compute);
-        printf("step %.4f s (median of %d, %.4f to %.4f)  %.1f tokens/s\n", step, n_steps, steps[0], steps[n_steps - 1],
-               tokens / step);
-        printf("of the last step: compute %.4f s, collectives %.4f s, from the last gradient to the commit %.4f s\n",
-               t->times.compute, t->times.comm, t->times.comm_exposed);
-        printf("library GEMMs %.4f s (%.0f GFLOP/s per process)  GEMM share %.3f\n", gemm,
-               slot_flops(&g) * (double)t->sizes.n_local / gemm * 1e-9, gemm / step);
-        fflush(stdout);
-    }
-    close_gemms(&g);
-    return LS_OK;
+    LS_TRY(lsi_job_barrier(rt->job));
+    return step_probe_measure(rt->device, step_clock_seconds, &b->after);
 }
 
-static ls_status run(ls_runtime *rt, int n_steps)
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+static void print_form(const step_clock_row *row)
+{
+    char text[64] = "";
+
+    if (row->op == &lsi_op_gemm) {
+        const lsi_gemm_args *a = (const void *)row->arguments;
+
+        snprintf(text, sizeof text, "%lldx%lldx%lld %c%c%s%s", (long long)a->m, (long long)a->n, (long long)a->k,
+                 a->trans_a ? 'T' : 'N', a->trans_b ? 'T' : 'N', a->bias.count > 0 ? " bias" : "",
+                 a->accumulate ? " +=" : "");
+    } else {
+        const ls_view *views = (const void *)row->arguments;
+        int64_t most = 0;
+
+        for (int i = 0; i < step_clock_n_views(row->op); i++) {
+            most = views[i].count > most ? views[i].count : most;
+        }
+        snprintf(text, sizeof text, "%lld", (long long)most);
+    }
+    printf("%-18s %-24s", row->op->name, text);
+}
+
+/* Rows by time in the step, the longest first; returns what all floors add up to. */
+static double print_rows(const bench *b, double step, double copy)
+{
+    int n, order[STEP_CLOCK_ROWS];
+    const step_clock_row *rows = step_clock_rows(&n);
+    double floor = 0.0, sum = 0.0;
+
+    for (int i = 0; i < n; i++) {
+        int at = i;
+
+        for (; at > 0 && median(rows[order[at - 1]].step, b->n_steps) < median(rows[i].step, b->n_steps); at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+    printf("%-18s %-24s %5s %9s %9s %6s %6s\n", "op", "", "n", "ms", "floor", "ratio", "share");
+    for (int i = 0; i < n; i++) {
+        const step_clock_row *row = &rows[order[i]];
+        double seconds = median(row->step, b->n_steps), least = row->n * step_floor_seconds(b->floor, order[i], copy);
+        double library, ours;
+
+        floor += least;
+        sum += seconds;
+        print_form(row);
+        printf(" %5d %9.3f %9.3f %6.2f %6.3f", row->n, seconds * 1e3, least * 1e3, seconds / least, seconds / step);
+        if (step_floor_product(b->floor, order[i], &library, &ours)) {
+            double flops = row->op->flops(row->arguments) * 1e-9;
+            printf("   GFLOP/s: here %.0f, library %.0f, alone %.0f", flops * row->n / seconds, flops / library,
+                   flops / ours);
+        }
+        printf("\n");
+    }
+    printf("%-43s %5s %9.3f %9s %6s %6.3f\n", "the rest of the step", "", (step - sum) * 1e3, "", "",
+           (step - sum) / step);
+    return floor;
+}
+
+static void print_memory(const bench *b)
+{
+    const lsi_memory_account *account = &b->rt->account;
+
+    printf("memory, MiB:");
+    for (int c = 0; c < LSI_MEMORY_CLASS_COUNT; c++) {
+        if (account->peak[c] >> 20 > 0) {
+            printf(" %s %zu,", lsi_memory_class_text((lsi_memory_class)c), account->peak[c] >> 20);
+        }
+    }
+    printf(" in all %zu; largest live set of activations %zu\n", account->peak_total >> 20,
+           b->trainer->plan->size.bound >> 20);
+}
+
+static void print_results(const bench *b)
+{
+    const ls_config *c = b->rt->config;
+    bool gpt = strcmp(c->model.kind, "gpt") == 0;
+    double step = median(b->step, b->n_steps), copy = b->before.copy;
+    double items = (double)(c->train.global_batch * (gpt ? c->model.context : 1));
+
+    printf("%d x %d threads, %s, slots of %lld x %lld, %lld per step, %s%s\n", b->rt->job->world,
+           b->rt->affinity.threads, c->model.kind, (long long)c->train.micro_batch,
+           (long long)(gpt ? c->model.context : 1), (long long)b->rt->geometry.n_slots, c->precision.compute,
+           b->cpu_time ? "; times are cpu time over threads" : "");
+    printf("copy %.1f to %.1f GB/s read and written, ping %.0f to %.0f ns\n", b->before.copy * 1e-9,
+           b->after.copy * 1e-9, b->before.ping * 1e9, b->after.ping * 1e9);
+    double floor = print_rows(b, step, copy);
+    double sorted[STEP_CLOCK_STEPS];
+    memcpy(sorted, b->step, sizeof sorted);
+    qsort(sorted, (size_t)b->n_steps, sizeof *sorted, by_value);
+    printf("step %.4f s (median of %d, %.4f to %.4f)  floor %.4f s  ratio %.3f  %.1f %s/s\n", step, b->n_steps,
+           sorted[0], sorted[b->n_steps - 1], floor, step / floor, items / step, gpt ? "tokens" : "samples");
+    printf("of the last step: compute %.4f s, collectives %.4f s, from the last gradient to the commit %.4f s\n",
+           b->trainer->times.compute, b->trainer->times.comm, b->trainer->times.comm_exposed);
+    if (!b->cpu_time) {
+        printf("start-up: trainer made in %.3f s, first step done %.3f s later: %.2f steps\n", b->created - b->opened,
+               b->first - b->created, (b->first - b->created) / step);
+    }
+    print_memory(b);
+    if (step_probe_differs(&b->before, &b->after)) {
+        printf("DISCARD this run: copy bandwidth or ping changed by more than a fifth\n");
+    }
+    fflush(stdout);
+}
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------- */
+
+static ls_status run(bench *b)
 {
     ls_dataset *data, *val;
     lsi_model model;
-    ls_trainer *t;
 
-    LS_TRY(lsi_datasets_open(rt->config, &data, &val));
-    LS_TRY(lsi_model_build(rt->config, data, &model));
-    LS_TRY(ls_trainer_create(rt, model.graph, model.loss, data, &t));
-    ls_status status = measure(rt, t, n_steps);
-    ls_trainer_destroy(&t);
+    LS_TRY(lsi_datasets_open(b->rt->config, &data, &val));
+    LS_TRY(lsi_model_build(b->rt->config, data, &model));
+    LS_TRY(step_clock_open(b->rt->device, b->cpu_time, b->rt->affinity.threads));
+    b->opened = lsi_clock_seconds();
+    ls_status status = ls_trainer_create(b->rt, model.graph, model.loss, data, &b->trainer);
+    b->created = lsi_clock_seconds();
+    if (status == LS_OK) {
+        status = measure(b);
+    }
+    if (status == LS_OK && b->rt->job->rank == 0) {
+        print_results(b);
+    }
+    step_floor_close(&b->floor);
+    ls_trainer_destroy(&b->trainer);
+    step_clock_close();
     ls_graph_destroy(&model.graph);
     lsi_dataset_close(&data);
     return status;
 }
 
+typedef struct settings {
+    const char *set[MAX_SETS];
+    int n;
+    char slot[3][64];
+} settings;
+
+static void add(settings *s, const char *set)
+{
+    if (s->n < MAX_SETS) {
+        s->set[s->n++] = set;
+    }
+}
+
+static bool add_model(settings *s, const char *name)
+{
+    static const char *const gpt[] = {"model.kind=gpt",    "model.layers=12",   "model.heads=12",
+                                      "model.width=768",   "model.context=256", "data.kind=synthetic",
+                                      "data.samples=1024", "train.lanes=1",     "train.steps=1000000",
+                                      "log.level=warn"};
+    static const char *const mlp[] = {"model.kind=mlp",    "model.hidden=2048,2048", "data.kind=synthetic",
+                                      "data.features=784", "data.samples=4096",      "train.steps=1000000",
+                                      "log.level=warn",    "train.lanes=1"};
+
+    if (strcmp(name, "mlp") == 0) {
+        for (size_t i = 0; i < sizeof mlp / sizeof mlp[0]; i++) {
+            add(s, mlp[i]);
+        }
+        return true;
+    }
+    for (size_t i = 0; i < sizeof gpt / sizeof gpt[0]; i++) {
+        add(s, gpt[i]);
+    }
+    add(s, strcmp(name, "gpt2") == 0 ? "model.vocab=50257" : "model.vocab=256");
+    return strcmp(name, "gpt2") == 0 || strcmp(name, "bytes") == 0;
+}
+
+/* B x T: as many samples in a slot, of so many tokens. A step has one slot for each process. */
+static bool add_slot(settings *s, const char *text, bool gpt, int world)
+{
+    long long samples, tokens = 1;
+
+    if (sscanf(text, "%lldx%lld", &samples, &tokens) < 1) {
+        return false;
+    }
+    snprintf(s->slot[0], sizeof s->slot[0], "train.micro_batch=%lld", samples);
+    snprintf(s->slot[1], sizeof s->slot[1], "train.global_batch=%lld", samples * world);
+    snprintf(s->slot[2], sizeof s->slot[2], "model.context=%lld", tokens);
+    add(s, s->slot[0]);
+    add(s, s->slot[1]);
+    if (gpt) {
+        add(s, s->slot[2]);
+    }
+    if (world > 1) {
+        add(s, "train.lanes=0");
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    const char *sets[128] = {
-        "model.kind=gpt",    "model.layers=12",     "model.heads=12",  "model.width=768",      "model.vocab=256",
-        "model.context=256", "data.kind=synthetic", "data.samples=64", "train.global_batch=8", "train.micro_batch=4",
-        "train.lanes=2",     "train.steps=1000000", "log.level=warn"};
-    int n_sets = 13, n_steps = 7;
+    const char *model = "gpt2", *slot = NULL, *own[MAX_SETS];
+    settings s = {.n = 0};
+    bench b = {.n_steps = 7};
+    int n_own = 0;
     lsi_config *config = NULL;
     lsi_job *job;
-    ls_runtime *rt;
     ls_status status = lsi_job_open("bench_step", &argc, &argv, &job);
 
     if (status != LS_OK) {
         return ls_status_exit_code(status);
     }
-    for (int i = 1; i < argc && n_sets < 128; i++) {
-        if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
-            n_steps = atoi(argv[++i]);
-            n_steps = n_steps < 1 ? 1 : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
+    for (int i = 1; i < argc && n_own < MAX_SETS / 2; i++) {
+        bool more = i + 1 < argc;
+
+        if (strcmp(argv[i], "--steps") == 0 && more) {
+            b.n_steps = atoi(argv[++i]);
+            b.n_steps = b.n_steps < 1 ? 1 : b.n_steps > STEP_CLOCK_STEPS ? STEP_CLOCK_STEPS : b.n_steps;
+        } else if (strcmp(argv[i], "--model") == 0 && more) {
+            model = argv[++i];
+        } else if (strcmp(argv[i], "--slot") == 0 && more) {
+            slot = argv[++i];
+        } else if (strcmp(argv[i], "--cpu-time") == 0) {
+            b.cpu_time = true;
         } else {
-            sets[n_sets++] = argv[i];
+            own[n_own++] = argv[i];
         }
     }
-    status = lsi_job_agree(job, lsi_config_load(NULL, sets, n_sets, &config));
+    bool gpt = strcmp(model, "mlp") != 0;
+    if (!add_model(&s, model) || !add_slot(&s, slot != NULL ? slot : gpt ? "4x256" : "128", gpt, job->world)) {
+        fprintf(stderr, "bench_step: error: --model is one of gpt2, bytes, mlp; --slot like 4x256\n");
+        lsi_job_close(&job);
+        return ls_status_exit_code(LS_ERR_CONFIG);
+    }
+    for (int i = 0; i < n_own; i++) {
+        add(&s, own[i]);
+    }
+    status = lsi_job_agree(job, lsi_config_load(NULL, s.set, s.n, &config));
     if (status != LS_OK) {
         lsi_job_close(&job);
         return ls_status_exit_code(status);
     }
-    status = lsi_runtime_open(job, config, &rt);
+    status = lsi_runtime_open(job, config, &b.rt);
     if (status != LS_OK) {
         return ls_status_exit_code(status);
     }
-    return ls_runtime_close(&rt, run(rt, n_steps));
+    return ls_runtime_close(&b.rt, run(&b));
 }

@@ -3,52 +3,62 @@
 
 #include "kernels/math.h"
 
-enum { TILE = LSI_ATTENTION_TILE };
+enum { TILE = LSI_ATTENTION_TILE, HALF = LSI_ATTENTION_HALF };
 
 /* Per query: the largest score so far, and the sum of exp(score - largest). */
 typedef struct running_softmax {
     float largest[TILE], sum[TILE];
 } running_softmax;
 
-/* Scales the scores, puts -inf where the key comes after the query, and raises the maximum; rescale = what everything
- * summed so far is to be multiplied with. */
-static void raise_maximum(const lsi_attention_run *r, const lsi_attention_pair *b, lsi_score_tile scores,
-                          running_softmax *s, float rescale[TILE])
+/* Puts -inf where the key comes after the query: on the diagonal only. */
+static void mask_scores(const lsi_attention_pair *b, lsi_score_tile scores)
 {
-    const float scale = r->scale;
-    float largest[TILE];
+    for (int k = 0; k < b->n_keys; k++) {
+        for (int q = lsi_attention_first_query(b, k); q < TILE; q += HALF) {
+#pragma omp simd
+            for (int i = q; i < q + HALF; i++) {
+                float score = scores[k][i];
+
+                scores[k][i] = i >= k ? score : -INFINITY;
+            }
+        }
+    }
+}
+
+/* Raises the maximum; rescale = what everything summed so far is to be multiplied with. */
+static void raise_maximum(const lsi_attention_pair *b, lsi_score_tile scores, running_softmax *s, float rescale[TILE])
+{
+    LSI_ALIGNED float largest[TILE];
 
     memcpy(largest, s->largest, sizeof(largest));
     for (int64_t k = 0; k < b->n_keys; k++) {
-        int first = (int)(b->key + k - b->query);   /* the first query that sees this key */
-
+        for (int q = lsi_attention_first_query(b, k); q < TILE; q += HALF) {
 #pragma omp simd
-        for (int i = 0; i < TILE; i++) {
-            float score = scores[k][i] * scale;
-
-            score = i >= first ? score : -INFINITY;
-            scores[k][i] = score;
-            largest[i] = score > largest[i] ? score : largest[i];
+            for (int i = q; i < q + HALF; i++) {
+                largest[i] = scores[k][i] > largest[i] ? scores[k][i] : largest[i];
+            }
         }
     }
 #pragma omp simd
     for (int i = 0; i < TILE; i++) {
-        rescale[i] = lsi_exp(s->largest[i] - largest[i]);
+        rescale[i] = lsi_exp_below(s->largest[i] - largest[i]);
         s->largest[i] = largest[i];
         s->sum[i] *= rescale[i];
     }
 }
 
 /* Scores to exp(score - largest), summed, then dropped. */
-static void exponentiate(lsi_score_tile scores, int64_t n_keys, running_softmax *s)
+static void exponentiate(const lsi_attention_pair *b, lsi_score_tile scores, running_softmax *s)
 {
-    for (int64_t k = 0; k < n_keys; k++) {
+    for (int64_t k = 0; k < b->n_keys; k++) {
+        for (int q = lsi_attention_first_query(b, k); q < TILE; q += HALF) {
 #pragma omp simd
-        for (int i = 0; i < TILE; i++) {
-            float p = lsi_exp(scores[k][i] - s->largest[i]);
+            for (int i = q; i < q + HALF; i++) {
+                float p = lsi_exp_below(scores[k][i] - s->largest[i]);
 
-            scores[k][i] = p;
-            s->sum[i] += p;
+                scores[k][i] = p;
+                s->sum[i] += p;
+            }
         }
     }
 }
@@ -64,13 +74,30 @@ static void drop_scores(const lsi_attention_run *r, const lsi_attention_head *h,
         if (k % 4 == 0) {
             lsi_attention_draw(r, h, b, b->key + k, words);
         }
+        for (int q = lsi_attention_first_query(b, k); q < TILE; q += HALF) {
 #pragma omp simd
-        for (int i = 0; i < TILE; i++) {
-            float p = scores[k][i];
+            for (int i = q; i < q + HALF; i++) {
+                float p = scores[k][i];
 
-            scores[k][i] = words[k % 4][i] >= threshold ? p : 0.0f;
+                scores[k][i] = words[k % 4][i] >= threshold ? p : 0.0f;
+            }
         }
     }
+}
+
+/* out[feature][query] += values[key][feature] * scores[key][query]; set where these keys are the first. */
+static void multiply_values(const lsi_attention_run *r, const lsi_attention_pair *b, const lsi_row_tile values,
+                            lsi_score_tile scores, lsi_feature_tile out)
+{
+    const int64_t size = r->head_size;
+    const lsi_tile features = {values, 1, size};
+
+    if (b->key != b->query || b->n_keys <= HALF) {
+        LSI_CPU_NAME(tile_multiply)(size, TILE, b->n_keys, features, scores[0], TILE, out[0], TILE, b->key > 0);
+        return;
+    }
+    LSI_CPU_NAME(tile_multiply)(size, HALF, HALF, features, scores[0], TILE, out[0], TILE, b->key > 0);
+    LSI_CPU_NAME(tile_multiply)(size, HALF, b->n_keys, features, scores[0] + HALF, TILE, out[0] + HALF, TILE, b->key > 0);
 }
 
 static void store_output(const lsi_attention_run *r, const lsi_attention_head *h, int64_t query, int64_t n,
@@ -106,7 +133,7 @@ static void forward_block(void *argument, int64_t block)
 
     b.n_queries = lsi_min(TILE, r->context - b.query);
     lsi_attention_load_rows(&r->qkv, h.q + b.query * r->row, r->row, b.n_queries, r->head_size, rows);
-    lsi_attention_transpose(rows, b.n_queries, r->head_size, queries);
+    lsi_attention_transpose(rows, b.n_queries, r->head_size, r->scale, queries);
     for (int i = 0; i < TILE; i++) {
         softmax.largest[i] = -INFINITY;
         softmax.sum[i] = 0.0f;
@@ -115,8 +142,11 @@ static void forward_block(void *argument, int64_t block)
         b.n_keys = lsi_min(TILE, r->context - b.key);
         lsi_attention_load_rows(&r->qkv, h.k + b.key * r->row, r->row, b.n_keys, r->head_size, rows);
         lsi_attention_multiply_rows(r, &b, rows, queries, scores);
-        raise_maximum(r, &b, scores, &softmax, rescale);
-        exponentiate(scores, b.n_keys, &softmax);
+        if (b.key == b.query) {
+            mask_scores(&b, scores);
+        }
+        raise_maximum(&b, scores, &softmax, rescale);
+        exponentiate(&b, scores, &softmax);
         if (r->rule.threshold > 0) {
             drop_scores(r, &h, &b, scores);
         }
@@ -127,8 +157,7 @@ static void forward_block(void *argument, int64_t block)
             }
         }
         lsi_attention_load_rows(&r->qkv, h.v + b.key * r->row, r->row, b.n_keys, r->head_size, rows);
-        LSI_CPU_NAME(tile_multiply)(r->head_size, TILE, b.n_keys, (lsi_tile){rows, 1, r->head_size}, scores[0], TILE,
-                                    out[0], TILE, b.key > 0);
+        multiply_values(r, &b, rows, scores, out);
     }
     store_output(r, &h, b.query, b.n_queries, out, &softmax);
 }

@@ -21,7 +21,8 @@
 
 #define LSI_ALIGNED _Alignas(64)    /* a vector load across cache lines takes two turns */
 
-enum { LSI_ATTENTION_TILE = 64 };   /* queries and keys per block; a multiple of 4, the words of one random draw */
+/* Queries and keys per block; a multiple of 4, the words of one random draw. Element-wise loops go over halves. */
+enum { LSI_ATTENTION_TILE = 64, LSI_ATTENTION_HALF = LSI_ATTENTION_TILE / 2 };
 
 typedef float lsi_score_tile[LSI_ATTENTION_TILE][LSI_ATTENTION_TILE];       /* [key][query] */
 typedef float lsi_feature_tile[LSI_HEAD_SIZE_MAX][LSI_ATTENTION_TILE];      /* [feature][query] */
@@ -83,13 +84,14 @@ static inline void lsi_attention_load_rows(const ls_view *view, int64_t at, int6
     }
 }
 
-/* Rows as tile[feature][query]; queries beyond n are zero. */
-static inline void lsi_attention_transpose(const lsi_row_tile rows, int64_t n, int64_t head_size, lsi_feature_tile tile)
+/* Rows as tile[feature][query], times a factor; queries beyond n are zero. */
+static inline void lsi_attention_transpose(const lsi_row_tile rows, int64_t n, int64_t head_size, float factor,
+                                           lsi_feature_tile tile)
 {
     for (int64_t c = 0; c < head_size; c++) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
-            tile[c][i] = rows[i * head_size + c];
+            tile[c][i] = rows[i * head_size + c] * factor;
         }
         for (int64_t i = n; i < LSI_ATTENTION_TILE; i++) {
             tile[c][i] = 0.0f;
@@ -97,12 +99,25 @@ static inline void lsi_attention_transpose(const lsi_row_tile rows, int64_t n, i
     }
 }
 
+/* On the diagonal, where keys and queries are the same tokens, no query of the first half sees a key of the second: of
+ * that quarter of a tile nothing is computed, and nothing read. First query that is, for the key in row `key`. */
+static inline int lsi_attention_first_query(const lsi_attention_pair *b, int64_t key)
+{
+    return b->key == b->query && key >= LSI_ATTENTION_HALF ? LSI_ATTENTION_HALF : 0;
+}
+
 /* scores[key][query] = dot products of rows of keys with the loaded queries. */
 static inline void lsi_attention_multiply_rows(const lsi_attention_run *r, const lsi_attention_pair *b,
-                                               lsi_row_tile rows, lsi_feature_tile queries, lsi_score_tile scores)
+                                               const lsi_row_tile rows, lsi_feature_tile queries, lsi_score_tile scores)
 {
-    LSI_CPU_NAME(tile_multiply)(b->n_keys, LSI_ATTENTION_TILE, r->head_size, (lsi_tile){rows, r->head_size, 1},
-                                queries[0], LSI_ATTENTION_TILE, scores[0], LSI_ATTENTION_TILE, 0);
+    const int64_t size = r->head_size, half = LSI_ATTENTION_HALF, tile = LSI_ATTENTION_TILE;
+    int64_t n = b->key == b->query ? lsi_min(half, b->n_keys) : b->n_keys;
+
+    LSI_CPU_NAME(tile_multiply)(n, tile, size, (lsi_tile){rows, size, 1}, queries[0], tile, scores[0], tile, 0);
+    if (n < b->n_keys) {
+        LSI_CPU_NAME(tile_multiply)(b->n_keys - n, tile - half, size, (lsi_tile){rows + n * size, size, 1},
+                                    queries[0] + half, tile, scores[n] + half, tile, 0);
+    }
 }
 
 /* words[key % 4][query] for four keys from `key` on (a multiple of 4); see ops.def for the counters. */

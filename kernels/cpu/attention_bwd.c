@@ -6,6 +6,7 @@
 
 enum {
     TILE = LSI_ATTENTION_TILE,
+    HALF = LSI_ATTENTION_HALF,
     SUMS = TILE * 1024      /* f32 sums that lie on the stack: of keys, and as many of values */
 };
 
@@ -80,14 +81,16 @@ static void differentiate(const lsi_attention_run *r, const lsi_attention_head *
         if (threshold > 0 && k % 4 == 0) {
             lsi_attention_draw(r, h, b, b->key + k, words);
         }
+        for (int q = lsi_attention_first_query(b, k); q < TILE; q += HALF) {
 #pragma omp simd
-        for (int i = 0; i < TILE; i++) {
-            float p = lsi_exp(scores[k][i] * scale - terms->lse[i]);
-            float kept = words[k % 4][i] >= threshold ? keep_scale : 0.0f;
+            for (int i = q; i < q + HALF; i++) {
+                float p = lsi_exp_below(scores[k][i] - terms->lse[i]);
+                float kept = words[k % 4][i] >= threshold ? keep_scale : 0.0f;
 
-            p = i >= first ? p : 0.0f;
-            scores[k][i] = p * kept;
-            gradients[k][i] = p * (gradients[k][i] * kept - terms->dot[i]) * scale;
+                p = i >= first ? p : 0.0f;
+                scores[k][i] = p * kept;
+                gradients[k][i] = p * (gradients[k][i] * kept - terms->dot[i]) * scale;
+            }
         }
     }
 }
@@ -133,7 +136,7 @@ static backward_piece piece_of(const lsi_attention_run *r, int64_t piece)
 /* A block of queries, as the products need it. */
 typedef struct query_block {
     LSI_ALIGNED lsi_row_tile rows, gradient_rows;               /* q and dy */
-    LSI_ALIGNED lsi_feature_tile queries, output_gradients;     /* the same transposed */
+    LSI_ALIGNED lsi_feature_tile queries, output_gradients;     /* transposed, queries scaled as for the scores */
     LSI_ALIGNED query_terms terms;
 } query_block;
 
@@ -142,9 +145,38 @@ static void load_query_block(const lsi_attention_run *r, const lsi_attention_hea
 {
     lsi_attention_load_rows(&r->qkv, h->q + query * r->row, r->row, n, r->head_size, out->rows);
     lsi_attention_load_rows(&r->dy, h->out + query * r->out_row, r->out_row, n, r->head_size, out->gradient_rows);
-    lsi_attention_transpose(out->rows, n, r->head_size, out->queries);
-    lsi_attention_transpose(out->gradient_rows, n, r->head_size, out->output_gradients);
+    lsi_attention_transpose(out->rows, n, r->head_size, r->scale, out->queries);
+    lsi_attention_transpose(out->gradient_rows, n, r->head_size, 1.0f, out->output_gradients);
     load_terms(r, h, query, n, out->gradient_rows, &out->terms);
+}
+
+/* Gradients of keys or values: sums[key] += weights[key][query] * rows[query]; set when `add` is 0. */
+static void add_to_keys(const lsi_attention_run *r, const lsi_attention_pair *b, lsi_score_tile weights,
+                        const lsi_row_tile rows, float *sums, int64_t step, int add)
+{
+    const int64_t size = r->head_size;
+    int64_t n = b->key == b->query ? lsi_min(HALF, b->n_keys) : b->n_keys;
+
+    LSI_CPU_NAME(tile_multiply)(n, size, b->n_queries, (lsi_tile){weights[0], TILE, 1}, rows, size, sums, step, add);
+    if (n < b->n_keys) {
+        LSI_CPU_NAME(tile_multiply)(b->n_keys - n, size, b->n_queries - n, (lsi_tile){weights[n] + n, TILE, 1},
+                                    rows + n * size, size, sums + n * step, step, add);
+    }
+}
+
+/* Gradients of queries: sums[query] += weights[key][query] * rows[key]; set where these keys are the first. */
+static void add_to_queries(const lsi_attention_run *r, const lsi_attention_pair *b, lsi_score_tile weights,
+                           const lsi_row_tile rows, float *sums, int64_t step)
+{
+    const int64_t size = r->head_size;
+    int64_t n = b->key == b->query ? lsi_min(HALF, b->n_queries) : b->n_queries;
+
+    LSI_CPU_NAME(tile_multiply)(n, size, b->key == b->query ? n : b->n_keys, (lsi_tile){weights[0], 1, TILE}, rows, size,
+                                sums, step, b->key > 0);
+    if (n < b->n_queries) {
+        LSI_CPU_NAME(tile_multiply)(b->n_queries - n, size, b->n_keys, (lsi_tile){weights[0] + n, 1, TILE}, rows, size,
+                                    sums + n * step, step, b->key > 0);
+    }
 }
 
 static void backward_block(void *argument, int64_t block)
@@ -177,14 +209,11 @@ static void backward_block(void *argument, int64_t block)
             lsi_attention_multiply_rows(r, &b, rows, q.queries, scores);
             differentiate(r, &h, &b, &q.terms, scores, gradients);
             if (p.of_keys) {
-                LSI_CPU_NAME(tile_multiply)(b.n_keys, size, b.n_queries, (lsi_tile){scores[0], TILE, 1},
-                                            q.gradient_rows, size, dv.data + at * dv.step, dv.step, not_first);
-                LSI_CPU_NAME(tile_multiply)(b.n_keys, size, b.n_queries, (lsi_tile){gradients[0], TILE, 1}, q.rows,
-                                            size, dk.data + at * dk.step, dk.step, not_first);
+                add_to_keys(r, &b, scores, q.gradient_rows, dv.data + at * dv.step, dv.step, not_first);
+                add_to_keys(r, &b, gradients, q.rows, dk.data + at * dk.step, dk.step, not_first);
             }
             if (p.of_queries) {
-                LSI_CPU_NAME(tile_multiply)(b.n_queries, size, b.n_keys, (lsi_tile){gradients[0], 1, TILE}, rows,
-                                            size, dq.data, dq.step, b.key > 0);
+                add_to_queries(r, &b, gradients, rows, dq.data, dq.step);
             }
         }
         if (p.of_queries) {

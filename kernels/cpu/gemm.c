@@ -27,35 +27,59 @@ typedef struct gemm_part {
     int64_t c_step;
 } gemm_part;
 
-/* A tile of 256 x 384 runs at 87 to 96 % of a whole call's speed, smaller ones lose what packing its operands costs.
- * Below MIN_TILES, where threads would be idle, tiles are halved, but not to less than MIN_FLOPS: some 20 us. */
-enum { MAX_ROWS = 256, MAX_COLUMNS = 384, MIN_TILES = 8, MIN_FLOPS = 4000000 };
-/* Panels of both factors and the tile stay in a second-level cache of 1 MiB. They lie on the stack of the thread, in
- * functions of their own so that products that need none have small frames. */
+/* Every tile packs its own operands again, so tiles are large: those of AREA elements run at 94 to 100 % of a whole
+ * call's speed, 256 x 384 at 86 to 96 % (Zen 5, GPT-2's shapes). Below MIN_TILES threads would be idle, so tiles get
+ * smaller, but not to less than MIN_FLOPS: some 20 us. */
+enum { MAX_ROWS = 1024, MAX_COLUMNS = 768, AREA = 1024 * 384, MIN_TILES = 8, MIN_FLOPS = 4000000, UNIT = 16 };
+/* Panels of both factors lie on the stack of the thread beside the tile, in functions of their own so that products that
+ * need none have small frames. */
 enum { DEPTH = 256 };
 #define OWN_FRAME __attribute__((noinline))
 
-static int64_t round_up_16(int64_t n)
+static int64_t largest(int64_t a, int64_t b)
 {
-    return lsi_blocks(n, 16) * 16;
+    return a > b ? a : b;
 }
 
-/* A function of the shape alone: it decides the bits. */
+/* Extent of the tiles when n is cut into so many parts of whole units; what is left over goes to the last one. */
+static int64_t part_size(int64_t n, int64_t parts)
+{
+    return lsi_blocks(lsi_blocks(n, parts), UNIT) * UNIT;
+}
+
+/* Columns of a tile with so many rows, in a product cut into so many rows of tiles. */
+static int64_t columns_for(const lsi_gemm_args *a, int64_t tile_m, int64_t parts_m, int64_t min_tiles)
+{
+    int64_t parts_n = largest(lsi_blocks(a->n, MAX_COLUMNS), lsi_blocks(min_tiles, parts_m));
+
+    parts_n = largest(parts_n, lsi_blocks(tile_m * lsi_blocks(a->n, UNIT) * UNIT, AREA));
+    int64_t tile_n = part_size(a->n, lsi_min(parts_n, lsi_blocks(a->n, UNIT)));
+    return tile_m * tile_n > AREA ? tile_n - UNIT : tile_n;     /* rounding up to units went too far */
+}
+
+/* A function of the shape alone: it decides the bits. Of all numbers of rows of tiles the one with the least packing: a's
+ * rows once for every column of tiles, b's columns once for every row of tiles, which costs the library twice as much. */
 static void choose_tile(gemm_job *job)
 {
     const lsi_gemm_args *a = &job->a;
     double flops = 2.0 * (double)a->m * (double)a->n * (double)a->k;
-    int64_t parts_m = lsi_blocks(a->m, MAX_ROWS), parts_n = lsi_blocks(a->n, MAX_COLUMNS);
+    int64_t min_tiles = flops < (double)MIN_TILES * MIN_FLOPS ? (int64_t)(flops / MIN_FLOPS) + 1 : MIN_TILES;
+    int64_t least = INT64_MAX;
 
-    while (parts_m * parts_n < MIN_TILES && flops > (double)(MIN_FLOPS * parts_m * parts_n)) {
-        if (a->m * parts_n > a->n * parts_m) {
-            parts_m *= 2;
-        } else {
-            parts_n *= 2;
+    for (int64_t parts_m = lsi_blocks(a->m, MAX_ROWS); parts_m <= lsi_blocks(a->m, UNIT); parts_m++) {
+        int64_t tile_m = part_size(a->m, parts_m), tile_n = columns_for(a, tile_m, parts_m, min_tiles);
+        int64_t rows = lsi_blocks(a->m, tile_m), columns = lsi_blocks(a->n, tile_n);
+        int64_t packing = columns * a->m + 2 * rows * a->n;
+
+        if (2 * parts_m * a->n >= least) {
+            break;              /* more rows of tiles can only cost more */
+        }
+        if (packing < least && (rows * columns >= min_tiles || parts_m == lsi_blocks(a->m, UNIT))) {
+            least = packing;
+            job->tile_m = tile_m;
+            job->tile_n = tile_n;
         }
     }
-    job->tile_m = round_up_16(lsi_blocks(a->m, parts_m));
-    job->tile_n = round_up_16(lsi_blocks(a->n, parts_n));
 }
 
 static char transpose_letter(int transpose)
@@ -176,7 +200,7 @@ static void multiply(gemm_job *job, const gemm_part *p)
 OWN_FRAME static void multiply_and_round(gemm_job *job, gemm_part p)
 {
     const lsi_gemm_args *a = &job->a;
-    _Alignas(64) float sums[MAX_ROWS * MAX_COLUMNS];
+    _Alignas(64) float sums[AREA];
     uint16_t *c = (uint16_t *)a->c.data + p.row * a->n + p.column;
 
     p.c = sums;

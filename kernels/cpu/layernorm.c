@@ -1,5 +1,5 @@
 /* Layer norm over the last extent. Forward and dx work on rows, tile by tile, and hold sums in lanes that do not know
- * where a tile ends; dgamma and dbeta work on ranges of columns. */
+ * where a tile ends; dgamma and dbeta are sums of parts, LSI_COLUMN_ROWS rows each, in order. */
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/kernel.h"
@@ -148,8 +148,25 @@ static void load_dx_inputs(const lsi_layernorm_bwd_args *a, int64_t row, int64_t
     out->dy = lsi_convert_load(&a->dy, row * a->cols + begin, out->n, out->dy_tile);
 }
 
-/* dx = rstd (g - mean of g - xhat * mean of (g xhat)), xhat = (x - mean) rstd */
-static void dx_row(const lsi_layernorm_bwd_args *a, int64_t row)
+/* Sums of dgamma and dbeta over some rows, all columns. */
+typedef struct part_sums {
+    float *gamma, *beta;
+} part_sums;
+
+static void add_to_part(part_sums part, const dx_inputs *in, int64_t begin, float mean, float rstd)
+{
+    const float *restrict x = in->x, *restrict dy = in->dy;
+    float *restrict gamma = part.gamma + begin, *restrict beta = part.beta + begin;
+
+    for (int64_t i = 0; i < in->n; i++) {
+        gamma[i] = lsi_fma(dy[i], (x[i] - mean) * rstd, gamma[i]);
+        beta[i] += dy[i];
+    }
+}
+
+/* dx = rstd (g - mean of g - xhat * mean of (g xhat)), xhat = (x - mean) rstd. `part`, if given, takes the row's share of
+ * the other sums while it is in the cache. */
+static void dx_row(const lsi_layernorm_bwd_args *a, int64_t row, const part_sums *part)
 {
     float mean = ((const float *)a->mean.data)[row], rstd = ((const float *)a->rstd.data)[row];
     float dx_tile[LSI_CONVERT_TILE];
@@ -167,6 +184,9 @@ static void dx_row(const lsi_layernorm_bwd_args *a, int64_t row)
 
         if (a->cols > LSI_CONVERT_TILE) {       /* else the sums have left it loaded */
             load_dx_inputs(a, row, begin, &in);
+        }
+        if (part != NULL) {
+            add_to_part(*part, &in, begin, mean, rstd);
         }
         const float *x = in.x, *gamma = in.gamma, *dy = in.dy;
         const float *before = a->accumulate_dx ? lsi_convert_load(&a->dx, at, in.n, dx_tile) : NULL;
@@ -186,8 +206,64 @@ static void dx_block(void *argument, int64_t block)
     int64_t per_block = lsi_rows_per_block(a->cols);
 
     for (int64_t row = block * per_block; row < lsi_min((block + 1) * per_block, a->rows); row++) {
-        dx_row(a, row);
+        dx_row(a, row, NULL);
     }
+}
+
+/* Where the sums of all parts fit on the stack, one pass over the rows makes everything. */
+typedef struct one_pass {
+    const lsi_layernorm_bwd_args *a;
+    float *sums;                /* by part: dgamma, dbeta */
+} one_pass;
+
+static int64_t n_parts(const lsi_layernorm_bwd_args *a)
+{
+    return lsi_blocks(a->rows, LSI_COLUMN_ROWS);
+}
+
+static part_sums part_of(const one_pass *p, int64_t part)
+{
+    float *sums = p->sums + part * 2 * p->a->cols;
+
+    return (part_sums){sums, sums + p->a->cols};
+}
+
+static void rows_block(void *argument, int64_t block)
+{
+    const one_pass *p = argument;
+    part_sums part = part_of(p, block);
+
+    memset(part.gamma, 0, 2 * (size_t)p->a->cols * sizeof(float));
+    for (int64_t row = block * LSI_COLUMN_ROWS; row < lsi_min((block + 1) * LSI_COLUMN_ROWS, p->a->rows); row++) {
+        dx_row(p->a, row, &part);
+    }
+}
+
+static void combine_block(void *argument, int64_t block)
+{
+    const one_pass *p = argument;
+    const lsi_layernorm_bwd_args *a = p->a;
+    int64_t begin = block * LSI_COLUMNS, n = lsi_min(LSI_COLUMNS, a->cols - begin);
+    float dgamma[LSI_COLUMNS] = {0}, dbeta[LSI_COLUMNS] = {0};
+
+    for (int64_t i = 0; i < n_parts(a); i++) {
+        part_sums part = part_of(p, i);
+
+        lsi_columns_add(dgamma, part.gamma + begin, n);
+        lsi_columns_add(dbeta, part.beta + begin, n);
+    }
+    lsi_columns_store((float *)a->dgamma.data + begin, dgamma, n, a->accumulate_dgamma);
+    lsi_columns_store((float *)a->dbeta.data + begin, dbeta, n, a->accumulate_dbeta);
+}
+
+/* Apart, so that only this path has the frame. */
+static __attribute__((noinline)) void run_one_pass(const ls_cpu_run *run, const lsi_layernorm_bwd_args *a)
+{
+    _Alignas(64) float sums[LSI_COLUMN_PARTS];
+    one_pass p = {a, sums};
+
+    ls_parallel_for(run, n_parts(a), rows_block, &p);
+    ls_parallel_for(run, lsi_blocks(a->cols, LSI_COLUMNS), combine_block, &p);
 }
 
 ls_status LSI_CPU_KERNEL(layernorm_bwd)(const ls_cpu_run *run, const void *arguments)
@@ -195,6 +271,10 @@ ls_status LSI_CPU_KERNEL(layernorm_bwd)(const ls_cpu_run *run, const void *argum
     lsi_layernorm_bwd_args a = *(const lsi_layernorm_bwd_args *)arguments;
 
     LS_TRY(LSI_CONVERT_CHECK("layernorm_bwd", &a.x, &a.gamma, &a.dy, &a.dx));
+    if (a.dx.count > 0 && n_parts(&a) <= LSI_COLUMN_PARTS / (2 * a.cols)) {
+        run_one_pass(run, &a);
+        return LS_OK;
+    }
     ls_parallel_for(run, lsi_blocks(a.cols, LSI_COLUMNS), parameters_block, &a);
     if (a.dx.count > 0) {
         ls_parallel_for(run, lsi_blocks(a.rows, lsi_rows_per_block(a.cols)), dx_block, &a);

@@ -165,26 +165,36 @@ static void draw4(const ls_init *init, lsi_random4 r, float out[4])
     }
 }
 
-static void init_one(const lsi_param *p, uint64_t seed, float *out)
+/* Elements [first, first + count) of the parameter; first is a multiple of 4. */
+static void init_elements(const lsi_param *p, uint64_t seed, int64_t first, int64_t count, float *out)
 {
     uint64_t key = lsi_random_key(seed, p->key);
 
-    for (int64_t e = 0; e < p->count; e += 4) {
+    for (int64_t i = 0; i < count; i += 4) {
         float four[4] = {p->init.value, p->init.value, p->init.value, p->init.value};
-        int64_t n = p->count - e < 4 ? p->count - e : 4;
+        int64_t n = count - i < 4 ? count - i : 4, group = (first + i) / 4;
 
         if (p->init.kind != LS_INIT_CONSTANT) {
-            draw4(&p->init, lsi_random_philox(key, (uint32_t)(e / 4), (uint32_t)((e / 4) >> 32), 0, 1), four);
+            draw4(&p->init, lsi_random_philox(key, (uint32_t)group, (uint32_t)(group >> 32), 0, 1), four);
         }
-        memcpy(out + e, four, (size_t)n * sizeof(float));
+        memcpy(out + i, four, (size_t)n * sizeof(float));
     }
 }
 
-void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out)
+void lsi_param_init(const lsi_param_table *table, uint64_t seed, int64_t first, int64_t count, float *out)
 {
-    memset(out, 0, (size_t)table->n_elements * sizeof(float));
-    for (int i = 0; i < table->n; i++) {
-        init_one(&table->param[i], seed, out + table->param[i].offset);
+    memset(out, 0, (size_t)count * sizeof(float));
+    for (int i = table->n == 0 ? 0 : lsi_param_at(table, first); i < table->n; i++) {
+        const lsi_param *p = &table->param[i];
+        int64_t from = p->offset > first ? p->offset : first;
+        int64_t end = p->offset + p->count, to = end < first + count ? end : first + count;
+
+        if (p->offset >= first + count) {
+            break;
+        }
+        if (from < to) {
+            init_elements(p, seed, from - p->offset, to - from, out + (from - first));
+        }
     }
 }
 

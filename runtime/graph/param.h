@@ -42,10 +42,10 @@ static inline bool lsi_param_reaches(const lsi_param *param, int64_t first, int6
 {
     return param->offset < first + count && first < param->offset + param->padded_count;
 }
-/* Writes the initial values of the whole flat index (padding zero): element e of a parameter draws word e % 4 (normal:
- * Box-Muller on pairs of words) of philox(key(seed, name), low and high half of e / 4, 0, 1), so that a value depends
- * on seed, name and element alone. */
-void lsi_param_init(const lsi_param_table *table, uint64_t seed, float *out);
+/* Writes the initial values of elements [first, first + count) of the flat index, padding zero; `first` is a multiple of
+ * 4. Element e of a parameter draws word e % 4 (normal: Box-Muller on pairs of words) of philox(key(seed, name), low and
+ * high half of e / 4, 0, 1), so that a value depends on seed, name and element alone. Any thread. */
+void lsi_param_init(const lsi_param_table *table, uint64_t seed, int64_t first, int64_t count, float *out);
 /* Brings `count` elements of the flat index from `first` on to host memory. */
 typedef ls_status (*lsi_param_reader)(void *argument, int64_t first, int64_t count, float *host);
 /* The weights hash of DESIGN: 32 hex digits. Reads a few MiB at a time: no second copy of the weights is needed. */

@@ -1,8 +1,11 @@
 /* Weights, moments and gradients between the device and host memory, for start-up, checkpoints and hashes. */
 #include "train/trainer.h"
 
+#include <string.h>
+
 #include "base/half.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "train/precision.h"
 
 enum { PIECE = 1 << 20 }; /* elements that pass through host memory at a time */
@@ -44,8 +47,10 @@ static int64_t min(int64_t a, int64_t b)
 
 static void round_to(ls_dtype type, const float *in, int64_t n, uint16_t *out)
 {
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = type == LS_F16 ? lsi_half_f16_from_f32(in[i]) : lsi_half_bf16_from_f32(in[i]);
+    if (type == LS_F16) {
+        lsi_half_f16_narrow(in, n, out);
+    } else {
+        lsi_half_bf16_narrow(in, n, out);
     }
 }
 
@@ -142,14 +147,48 @@ ls_status lsi_trainer_write_weights(ls_trainer *trainer, const float *host)
     return load(trainer, from_array, (void *)(uintptr_t)host, false);
 }
 
+/* Initial values, made by as many threads as compute: one would take longer than several steps. */
+typedef struct initial {
+    const lsi_param_table *params;
+    uint64_t seed;
+    lsi_pool *pool;
+    int64_t first, count;       /* of the piece being made */
+    float *out;
+} initial;
+
+enum { INIT_BLOCK = 16384 };
+
+static void init_block(void *argument, int64_t block)
+{
+    const initial *in = argument;
+    int64_t at = block * INIT_BLOCK;
+
+    lsi_param_init(in->params, in->seed, in->first + at, min(INIT_BLOCK, in->count - at), in->out + at);
+}
+
+/* A lsi_state_source. Moments begin at 0. */
+static ls_status from_initial(void *argument, int array, int64_t first, int64_t count, float *out)
+{
+    initial *in = argument;
+
+    if (array != LSI_STATE_WEIGHTS) {
+        memset(out, 0, (size_t)count * sizeof *out);
+        return LS_OK;
+    }
+    in->first = first;
+    in->count = count;
+    in->out = out;
+    lsi_pool_run(in->pool, 0, (count + INIT_BLOCK - 1) / INIT_BLOCK, init_block, in);
+    return LS_OK;
+}
+
 ls_status lsi_trainer_init_weights(ls_trainer *trainer)
 {
-    float *host;
+    initial in = {.params = trainer->params, .seed = (uint64_t)trainer->rt->config->train.seed};
 
-    LS_TRY(lsi_memory_alloc((size_t)trainer->sizes.n_elements * sizeof *host, "initial weights", (void **)&host));
-    lsi_param_init(trainer->params, (uint64_t)trainer->rt->config->train.seed, host);
-    ls_status status = lsi_trainer_write_weights(trainer, host);
-    lsi_memory_free(host);
+    LS_TRY(lsi_pool_create(trainer->rt->affinity.threads, &in.pool));
+    ls_status status = load(trainer, from_initial, &in, false);
+    lsi_pool_destroy(&in.pool);
     return status;
 }
 

@@ -149,8 +149,32 @@ static float *init(const spec *s, int n, uint64_t seed, ls_graph **graph)
     float *w = malloc((size_t)t->n_elements * sizeof *w);
 
     memset(w, 0xff, (size_t)t->n_elements * sizeof *w);
-    lsi_param_init(t, seed, w);
+    lsi_param_init(t, seed, 0, t->n_elements, w);
     return w;
+}
+
+/* The pieces may be cut anywhere at multiples of 4: threads share them out. */
+static void test_init_in_pieces(void **state)
+{
+    ls_graph *g;
+    float *whole = init(specs, N_SPECS, 5, &g);
+    const lsi_param_table *t = lsi_graph_params(g);
+    size_t bytes = (size_t)t->n_elements * sizeof *whole;
+    float *pieces = malloc(bytes);
+
+    (void)state;
+    for (int64_t piece = 4; piece <= 4096; piece = 3 * piece + 4) {
+        memset(pieces, 0xff, bytes);
+        for (int64_t at = 0; at < t->n_elements; at += piece) {
+            int64_t left = t->n_elements - at;
+
+            lsi_param_init(t, 5, at, left < piece ? left : piece, pieces + at);
+        }
+        assert_memory_equal(pieces, whole, bytes);
+    }
+    free(pieces);
+    free(whole);
+    ls_graph_destroy(&g);
 }
 
 /* The same values wherever the parameter stands; others for another seed or name; zero outside of the parameters. */
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_init_is_keyed),
+        cmocka_unit_test(test_init_in_pieces),
         cmocka_unit_test(test_init_statistics),
         cmocka_unit_test(test_hash),
     };

@@ -27,7 +27,8 @@ static void check(int64_t rows, int64_t cols, int accumulate, ls_dtype dtype)
 
 static void sums_columns(void **unused)
 {
-    static const int64_t sizes[][2] = {{0, 5}, {5, 0}, {1, 1}, {3, 17}, {63, 127}, {65, 129}, {16, 10}, {1000, 300}};
+    static const int64_t sizes[][2] = {{0, 5}, {5, 0}, {1, 1}, {3, 17}, {63, 127}, {65, 129}, {16, 10}, {1000, 300},
+                                        {1, 600000}};    /* too wide for sums of parts on the stack */
 
     (void)unused;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

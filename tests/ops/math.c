@@ -46,6 +46,16 @@ static void exp_special_values(void **unused)
     assert_true(isnan(lsi_exp(-NAN)));
 }
 
+static void exp_below_is_exp_or_zero(void **unused)
+{
+    (void)unused;
+    for (float x = -104.0f; x < 10.0f; x += 0.0137f) {
+        assert_true(lsi_exp_below(x) == (x < -80.0f ? 0.0f : lsi_exp(x)));
+    }
+    assert_true(lsi_exp_below(-INFINITY) == 0.0f);
+    assert_true(isnan(lsi_exp_below(NAN)));
+}
+
 static void log_within_one_ulp(void **unused)
 {
     double worst = 0.0;
@@ -129,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_within_two_ulp),      cmocka_unit_test(exp_special_values),
+        cmocka_unit_test(exp_below_is_exp_or_zero),
         cmocka_unit_test(log_within_one_ulp),      cmocka_unit_test(log_special_values),
         cmocka_unit_test(tanh_within_three_ulp),   cmocka_unit_test(tanh_special_values),
         cmocka_unit_test(sigmoid_within_five_ulp), cmocka_unit_test(sigmoid_special_values),
