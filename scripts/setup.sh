@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config git python3 openmpi-bin libopenmpi-dev libdnnl-dev zlib1g-dev
-          libxxhash-dev libjansson-dev libhwloc-dev libcmocka-dev)
+          libxxhash-dev libjansson-dev libhwloc-dev libmicrohttpd-dev libcmocka-dev)
 data_packages=(dataset-fashion-mnist dict-jargon)     # what the examples train on
 
 if ! command -v apt-get >/dev/null; then

@@ -12,7 +12,7 @@ static const lsi_key_id paths[] = {
     LSI_KEY_model_init_from, LSI_KEY_data_train,  LSI_KEY_data_labels, LSI_KEY_data_val,
     LSI_KEY_data_val_labels, LSI_KEY_log_dir,     LSI_KEY_log_metrics, LSI_KEY_log_trace,
     LSI_KEY_checkpoint_dir,  LSI_KEY_checkpoint_resume, LSI_KEY_device_gemm_plan,
-    LSI_KEY_device_leases,
+    LSI_KEY_device_leases,   LSI_KEY_monitor_textfile,
 };
 
 /* Where a path is written, for messages about it. */

@@ -31,7 +31,10 @@ void lsi_inventory_blank(lsi_gpu *out)
         .temperature_c = LSI_GPU_UNKNOWN,
         .power_mw = LSI_GPU_UNKNOWN,
         .power_limit_mw = LSI_GPU_UNKNOWN,
+        .energy_mj = LSI_GPU_UNKNOWN,
         .sm_clock_mhz = LSI_GPU_UNKNOWN,
+        .memory_clock_mhz = LSI_GPU_UNKNOWN,
+        .pcie_replays = LSI_GPU_UNKNOWN,
         .max_sm_clock_mhz = LSI_GPU_UNKNOWN,
         .throttle_reasons = LSI_GPU_UNKNOWN,
         .ecc_errors = LSI_GPU_UNKNOWN,
@@ -229,6 +232,14 @@ void lsi_inventory_refresh(lsi_inventory *inventory)
 {
     for (int i = 0; i < inventory->n; i++) {
         lsi_inventory_nvml_refresh(inventory, i);
+    }
+}
+
+void lsi_inventory_refresh_entry(lsi_inventory *inventory, int place)
+{
+    lsi_inventory_nvml_refresh(inventory, place);
+    if (inventory->gpus[place].parent != LSI_GPU_UNKNOWN) {
+        lsi_inventory_nvml_refresh(inventory, inventory->gpus[place].parent);
     }
 }
 

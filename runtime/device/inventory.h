@@ -70,7 +70,9 @@ typedef struct lsi_gpu {
     int utilization, memory_utilization; /* per cent, of the last sample; over time see lsi_inventory_sample */
     int temperature_c;
     int power_mw, power_limit_mw;
-    int sm_clock_mhz, max_sm_clock_mhz;
+    int64_t energy_mj; /* since the driver was loaded */
+    int sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz;
+    int64_t pcie_replays; /* since the last reset */
     int64_t throttle_reasons; /* NVML's bits */
     int64_t ecc_errors;       /* uncorrected, since the driver was loaded */
     int row_remap_failed;     /* 1: the memory has more faults than spare rows */
@@ -98,6 +100,8 @@ LS_MUST_USE ls_status lsi_inventory_open(lsi_inventory **out);
 void lsi_inventory_close(lsi_inventory **inventory);
 /* Reads again what changes: memory, processes, utilisation, health. A GPU that is lost meanwhile is marked so. */
 void lsi_inventory_refresh(lsi_inventory *inventory);
+/* Likewise of one entry, and, of an instance, of its GPU. */
+void lsi_inventory_refresh_entry(lsi_inventory *inventory, int place);
 /* Watches for `seconds` and leaves the mean utilisation in the entries, everything else as it is at the end. 0: as
  * lsi_inventory_refresh. */
 void lsi_inventory_sample(lsi_inventory *inventory, double seconds);

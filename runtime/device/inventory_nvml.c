@@ -191,6 +191,13 @@ static void read_health(const lsi_nvml *nvml, nvmlDevice_t device, lsi_gpu *out)
     out->power_mw = number_or_unknown(LSI_NVML_CALL(nvml, nvmlDeviceGetPowerUsage, device, &value), &value);
     out->power_limit_mw =
         number_or_unknown(LSI_NVML_CALL(nvml, nvmlDeviceGetEnforcedPowerLimit, device, &value), &value);
+    out->energy_mj = LSI_GPU_UNKNOWN;
+    if (LSI_NVML_CALL(nvml, nvmlDeviceGetTotalEnergyConsumption, device, &wide) == NVML_SUCCESS) {
+        out->energy_mj = (int64_t)wide;
+    }
+    out->pcie_replays = number_or_unknown(LSI_NVML_CALL(nvml, nvmlDeviceGetPcieReplayCounter, device, &value), &value);
+    out->memory_clock_mhz =
+        number_or_unknown(LSI_NVML_CALL(nvml, nvmlDeviceGetClockInfo, device, NVML_CLOCK_MEMORY, &value), &value);
     out->sm_clock_mhz =
         number_or_unknown(LSI_NVML_CALL(nvml, nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value), &value);
     out->max_sm_clock_mhz =

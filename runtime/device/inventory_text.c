@@ -59,6 +59,15 @@ static const struct {
     {0x80, "power brake"},
 };
 
+void lsi_inventory_append_throttles(int64_t bits, const char *before, lsi_text *out)
+{
+    for (size_t i = 0; i < sizeof throttles / sizeof throttles[0]; i++) {
+        if ((bits & throttles[i].bit) != 0) {
+            lsi_text_append(out, "%s%s", before, throttles[i].text);
+        }
+    }
+}
+
 static void append_trouble(const lsi_gpu *gpu, lsi_text *out)
 {
     static const char *const modes[] = {"", "", "prohibited", "exclusive process"};
@@ -69,10 +78,8 @@ static void append_trouble(const lsi_gpu *gpu, lsi_text *out)
     if (gpu->mig) {
         lsi_text_append(out, ", MIG mode");
     }
-    for (size_t i = 0; i < sizeof throttles / sizeof throttles[0] && gpu->throttle_reasons != LSI_GPU_UNKNOWN; i++) {
-        if ((gpu->throttle_reasons & throttles[i].bit) != 0) {
-            lsi_text_append(out, ", slowed down by %s", throttles[i].text);
-        }
+    if (gpu->throttle_reasons != LSI_GPU_UNKNOWN) {
+        lsi_inventory_append_throttles(gpu->throttle_reasons, ", slowed down by ", out);
     }
     if (gpu->ecc_errors > 0) {
         lsi_text_append(out, ", %lld uncorrected memory errors", (long long)gpu->ecc_errors);

@@ -20,4 +20,7 @@ void lsi_inventory_table(const lsi_inventory *inventory, lsi_text *out);
 /* The same facts as one JSON object; what is not known is null. Bytes, watts, MHz, degrees Celsius, per cent. */
 void lsi_inventory_json(const lsi_inventory *inventory, const lsi_choice *choice, lsi_text *out);
 
+/* What slows a GPU down, from NVML's bits, each with `before` in front; that it idles is nothing. */
+void lsi_inventory_append_throttles(int64_t bits, const char *before, lsi_text *out);
+
 #endif

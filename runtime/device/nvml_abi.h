@@ -27,7 +27,8 @@ enum {
     NVML_P2P_CAPS_INDEX_NVLINK = 2,
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1,
     NVML_VOLATILE_ECC = 0,
-    NVML_CLOCK_SM = 1
+    NVML_CLOCK_SM = 1,
+    NVML_CLOCK_MEMORY = 2
 };
 
 /* What NVML cannot tell. */
@@ -75,6 +76,8 @@ typedef struct nvmlProcessInfo {
       (nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *out))                                                  \
     X(nvmlReturn_t, nvmlDeviceGetTemperature, (nvmlDevice_t device, int sensor, unsigned *out_celsius))                \
     X(nvmlReturn_t, nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned *out_milliwatts))                          \
+    X(nvmlReturn_t, nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t device, unsigned long long *out_millijoules))   \
+    X(nvmlReturn_t, nvmlDeviceGetPcieReplayCounter, (nvmlDevice_t device, unsigned *out))                              \
     X(nvmlReturn_t, nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned *out_milliwatts))                  \
     X(nvmlReturn_t, nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned *out_current, unsigned *out_pending))         \
     X(nvmlReturn_t, nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *out))                              \

@@ -14,6 +14,7 @@
 #include "loop/output.h"
 #include "loop/progress.h"
 #include "loop/report.h"
+#include "loop/watch.h"
 #include "metrics/trace.h"
 #include "models/models.h"
 
@@ -29,6 +30,7 @@ typedef struct run {
     lsi_events events;
     lsi_trace *trace; /* NULL without log.trace */
     lsi_progress progress;
+    lsi_watch watch;
     bool evaluated; /* `evaluation` is there: the last one */
     ls_evaluation evaluation;
     int64_t evaluated_step; /* the newest step whose evaluation is in the metrics file; 0: none */
@@ -56,6 +58,7 @@ static ls_status on_saved(void *argument, const lsi_saved *saved)
 {
     run *r = argument;
 
+    lsi_watch_checkpoint(&r->watch, saved);
     return lsi_events_checkpoint(&r->events, saved);
 }
 
@@ -136,6 +139,7 @@ static ls_status open_run(run *r)
     lsi_watchdog_enter(r->rt->watchdog, "opening output, resuming");
     LS_TRY(open_outputs(r));
     LS_TRY(open_trace(r));
+    LS_TRY(lsi_watch_open(&r->watch, r->trainer, p->train->input_dtype == LS_I32));
     lsi_watchdog_enter(r->rt->watchdog, "training");
     r->events.rt = r->rt;
     r->events.trainer = r->trainer;
@@ -149,6 +153,7 @@ static ls_status open_run(run *r)
 
 static void close_run(run *r)
 {
+    lsi_watch_close(&r->watch);
     lsi_trace_close(&r->trace);
     lsi_saver_close(&r->saver);
     lsi_jsonl_close(&r->events.jsonl);
@@ -174,6 +179,7 @@ static ls_status one_step(run *r)
     LS_TRY(lsi_trainer_collect(r->trainer));
     r->stop = lsi_trainer_stop_reason(r->trainer);
     LS_TRY(lsi_events_step(&r->events));
+    LS_TRY(lsi_watch_step(&r->watch, r->events.jsonl));
     lsi_trainer_fill_info(r->trainer, &info);
     lsi_progress_step(&r->progress, &info);
     return r->saver != NULL ? lsi_saver_step(r->saver) : LS_OK;

@@ -230,6 +230,17 @@ void lsi_jsonl_ints(lsi_jsonl *jsonl, const char *name, const int64_t *values, i
     lsi_text_append_bytes(&jsonl->line, "]", 1);
 }
 
+void lsi_jsonl_doubles(lsi_jsonl *jsonl, const char *name, const double *values, int n)
+{
+    append_name(&jsonl->line, name);
+    lsi_text_append_bytes(&jsonl->line, "[", 1);
+    for (int i = 0; i < n; i++) {
+        lsi_text_append(&jsonl->line, "%s", i > 0 ? "," : "");
+        append_number(&jsonl->line, values[i], 17);
+    }
+    lsi_text_append_bytes(&jsonl->line, "]", 1);
+}
+
 void lsi_jsonl_named_ints(lsi_jsonl *jsonl, const char *name, const char *const *keys, const int64_t *values, int n)
 {
     append_name(&jsonl->line, name);

@@ -30,6 +30,7 @@ void lsi_jsonl_bool(lsi_jsonl *jsonl, const char *name, bool value);
 void lsi_jsonl_string(lsi_jsonl *jsonl, const char *name, const char *value);
 void lsi_jsonl_strings(lsi_jsonl *jsonl, const char *name, const char *const *values, int n);
 void lsi_jsonl_ints(lsi_jsonl *jsonl, const char *name, const int64_t *values, int n);
+void lsi_jsonl_doubles(lsi_jsonl *jsonl, const char *name, const double *values, int n);
 /* An object: keys[i] has values[i]. */
 void lsi_jsonl_named_ints(lsi_jsonl *jsonl, const char *name, const char *const *keys, const int64_t *values, int n);
 LS_MUST_USE ls_status lsi_jsonl_end(lsi_jsonl *jsonl);

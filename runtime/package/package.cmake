@@ -23,7 +23,7 @@ target_compile_features(lockstep INTERFACE c_std_11)
 # Here the files that were found; where the package is used, what LockstepConfig.cmake finds there.
 target_link_libraries(lockstep INTERFACE Threads::Threads ZLIB::ZLIB ${CMAKE_DL_LIBS} m)
 set(LOCKSTEP_LIBRARY_FILES "")
-foreach(library DNNL XXHASH JANSSON HWLOC GOMP)
+foreach(library DNNL XXHASH JANSSON HWLOC GOMP MICROHTTPD)
     if(LOCKSTEP_${library})
         string(TOLOWER ${library} name)
         target_link_libraries(lockstep INTERFACE $<BUILD_INTERFACE:${LOCKSTEP_${library}}>
