@@ -15,7 +15,8 @@ import trainer
 
 ROOT = reference.ROOT
 PAGES = ["README.md", "runtime/README.md", "bench/README.md", "runtime/docs/reference.md", "runtime/docs/same_bits.md",
-         "runtime/docs/checking_kernels.md", "runtime/docs/gpus.md", "scripts/deploy/README.md"]
+         "runtime/docs/checking_kernels.md", "runtime/docs/gpus.md", "runtime/docs/monitoring.md",
+         "scripts/deploy/README.md"]
 FOLDERS = "bench|examples|kernels|runtime|scripts|tests|build"
 # Programs whose options the pages use, besides ours; what they take is not ours to check.
 FOREIGN = {"--bind-to", "--build", "--install", "--preset", "--target", "--test-dir", "--prefix", "--cflags", "--libs",
