@@ -186,7 +186,7 @@ static void append_memory(lsi_text *text, const ls_runtime *rt, const lsi_sizes 
         }
         lsi_text_append(text, "  %*zu", WIDTH, lsi_sizes_total(s));
         if (!rt->backend->host_memory) {
-            lsi_text_append(text, "  %*zu", (int)strlen("of it on the host"), s->pool[LSI_POOL_HOST] - s->ahead_bytes);
+            lsi_text_append(text, "  %*zu", (int)strlen("of it on the host"), s->pool[LSI_MEMORY_SIDE_HOST] - s->ahead_bytes);
         }
         lsi_text_append(text, r + 1 < rt->geometry.world ? "\n" : "");
     }

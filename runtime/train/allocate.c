@@ -220,20 +220,20 @@ ls_status lsi_trainer_allocate(ls_trainer *trainer)
     return init_contents(trainer);
 }
 
-void lsi_trainer_held_bytes(const ls_trainer *trainer, size_t out[LSI_POOL_COUNT])
+void lsi_trainer_held_bytes(const ls_trainer *trainer, size_t out[LSI_MEMORY_SIDE_COUNT])
 {
     lsi_memory_part part[LSI_MEMORY_MAX_PARTS];
     int n = lsi_memory_parts(&trainer->sizes, part);
     bool one_pool = trainer->backend->host_memory;
 
-    memset(out, 0, LSI_POOL_COUNT * sizeof *out);
+    memset(out, 0, LSI_MEMORY_SIDE_COUNT * sizeof *out);
     for (int i = 0; i < n; i++) {
         const lsi_buffer *buffer = buffer_of((ls_trainer *)(uintptr_t)trainer, &part[i]);
         bool pinned = !one_pool && !part[i].from_transport && part[i].kind == LS_MEM_PINNED;
 
-        out[pinned ? LSI_POOL_HOST : LSI_POOL_DEVICE] += buffer->data != NULL ? part[i].bytes : 0;
+        out[pinned ? LSI_MEMORY_SIDE_HOST : LSI_MEMORY_SIDE_DEVICE] += buffer->data != NULL ? part[i].bytes : 0;
     }
-    out[LSI_POOL_DEVICE] += trainer->rt->account.live[LSI_MEMORY_SCRATCH];
+    out[LSI_MEMORY_SIDE_DEVICE] += trainer->rt->account.live[LSI_MEMORY_SCRATCH];
 }
 
 void lsi_trainer_release(ls_trainer *trainer)

@@ -98,7 +98,7 @@ static int64_t owned_elements(const ls_runtime *runtime, int64_t n)
 static void count(const ls_runtime *runtime, lsi_sizes *s, bool pinned, lsi_memory_class c, size_t bytes)
 {
     s->bytes[c] += bytes;
-    s->pool[pinned && !runtime->backend->host_memory ? LSI_POOL_HOST : LSI_POOL_DEVICE] += bytes;
+    s->pool[pinned && !runtime->backend->host_memory ? LSI_MEMORY_SIDE_HOST : LSI_MEMORY_SIDE_DEVICE] += bytes;
 }
 
 static void add_up(const ls_runtime *runtime, lsi_sizes *s)
@@ -130,7 +130,7 @@ static void add_up(const ls_runtime *runtime, lsi_sizes *s)
     if (config->data.workers > 0) {
         s->ahead_bytes = (size_t)config->data.prefetch * (size_t)s->n_local * (s->input_bytes + s->target_bytes);
     }
-    s->pool[runtime->backend->host_memory ? LSI_POOL_DEVICE : LSI_POOL_HOST] += s->ahead_bytes;
+    s->pool[runtime->backend->host_memory ? LSI_MEMORY_SIDE_DEVICE : LSI_MEMORY_SIDE_HOST] += s->ahead_bytes;
 }
 
 void lsi_sizes_make(const ls_runtime *runtime, const lsi_param_table *table, const ls_plan *train, const ls_plan *eval,

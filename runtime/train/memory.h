@@ -10,7 +10,7 @@
 #include <lockstep/dataset.h>
 
 /* Where bytes come from. Where the device's memory is the host's (ls_backend.host_memory) the first is all there is. */
-typedef enum lsi_pool { LSI_POOL_DEVICE, LSI_POOL_HOST, LSI_POOL_COUNT } lsi_pool;
+typedef enum lsi_memory_side { LSI_MEMORY_SIDE_DEVICE, LSI_MEMORY_SIDE_HOST, LSI_MEMORY_SIDE_COUNT } lsi_memory_side;
 
 typedef struct lsi_sizes {
     int64_t n_elements;                 /* flat parameter index */
@@ -31,7 +31,7 @@ typedef struct lsi_sizes {
     int world;
     size_t bytes[LSI_MEMORY_CLASS_COUNT];       /* what --dry-run says */
     size_t ahead_bytes;                 /* besides: samples that the loader prepares ahead, in ordinary memory */
-    size_t pool[LSI_POOL_COUNT];        /* all of it, by where it comes from */
+    size_t pool[LSI_MEMORY_SIDE_COUNT];        /* all of it, by where it comes from */
 } lsi_sizes;
 
 /* Optimizer state is kept for a rank's own chunks only (ZeRO-1). */
@@ -56,7 +56,7 @@ LS_MUST_USE ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *size
 /* Collective. `mine` is what allocating came to on this rank, which holds `held` by now. Returns it; where memory was
  * missing, with the same words behind the cause. */
 LS_MUST_USE ls_status lsi_sizes_explain(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial,
-                                        const size_t held[LSI_POOL_COUNT], ls_status mine);
+                                        const size_t held[LSI_MEMORY_SIDE_COUNT], ls_status mine);
 
 /* One block of memory: which lsi_buffer of the trainer it goes to, and from where it comes. */
 typedef struct lsi_memory_part {

@@ -27,8 +27,8 @@ enum { PLACE_BYTES = 40 };
 
 typedef struct need {
     bool known;
-    uint64_t bytes[LSI_POOL_COUNT];
-    uint64_t free_bytes[LSI_POOL_COUNT], total_bytes[LSI_POOL_COUNT]; /* as this rank sees them */
+    uint64_t bytes[LSI_MEMORY_SIDE_COUNT];
+    uint64_t free_bytes[LSI_MEMORY_SIDE_COUNT], total_bytes[LSI_MEMORY_SIDE_COUNT]; /* as this rank sees them */
     char place[PLACE_BYTES];                                          /* of its device's memory */
 } need;
 
@@ -38,13 +38,13 @@ typedef struct demand {
     uint64_t together, free_bytes, total_bytes; /* free: the lowest size that one of them saw */
 } demand;
 
-static bool shares(const ls_runtime *rt, lsi_pool pool, const need *all, int a, int b)
+static bool shares(const ls_runtime *rt, lsi_memory_side pool, const need *all, int a, int b)
 {
     return a == b ||
-           (rt->job->node[a] == rt->job->node[b] && (pool == LSI_POOL_HOST || strcmp(all[a].place, all[b].place) == 0));
+           (rt->job->node[a] == rt->job->node[b] && (pool == LSI_MEMORY_SIDE_HOST || strcmp(all[a].place, all[b].place) == 0));
 }
 
-static demand demand_of(const ls_runtime *rt, lsi_pool pool, const need *all, int rank)
+static demand demand_of(const ls_runtime *rt, lsi_memory_side pool, const need *all, int rank)
 {
     demand d = {.free_bytes = UINT64_MAX};
 
@@ -59,7 +59,7 @@ static demand demand_of(const ls_runtime *rt, lsi_pool pool, const need *all, in
     return d;
 }
 
-static bool fits(const ls_runtime *rt, const need *all, int rank, lsi_pool pool)
+static bool fits(const ls_runtime *rt, const need *all, int rank, lsi_memory_side pool)
 {
     demand d = demand_of(rt, pool, all, rank);
 
@@ -70,7 +70,7 @@ static bool fits(const ls_runtime *rt, const need *all, int rank, lsi_pool pool)
 static bool all_fit(const ls_runtime *rt, const need *all)
 {
     for (int r = 0; r < rt->job->world; r++) {
-        if (!all[r].known || !fits(rt, all, r, LSI_POOL_DEVICE) || !fits(rt, all, r, LSI_POOL_HOST)) {
+        if (!all[r].known || !fits(rt, all, r, LSI_MEMORY_SIDE_DEVICE) || !fits(rt, all, r, LSI_MEMORY_SIDE_HOST)) {
             return false;
         }
     }
@@ -78,26 +78,26 @@ static bool all_fit(const ls_runtime *rt, const need *all)
 }
 
 /* held: what this rank has taken already, which is free for another plan. */
-static ls_status measure(const ls_runtime *rt, const size_t held[LSI_POOL_COUNT], need *out)
+static ls_status measure(const ls_runtime *rt, const size_t held[LSI_MEMORY_SIDE_COUNT], need *out)
 {
     size_t free_bytes = 0, total_bytes = 0;
 
     *out = (need){.known = true};
     LS_TRY(rt->backend->memory_info(rt->device, &free_bytes, &total_bytes));
-    out->free_bytes[LSI_POOL_DEVICE] = free_bytes + held[LSI_POOL_DEVICE];
-    out->total_bytes[LSI_POOL_DEVICE] = total_bytes;
+    out->free_bytes[LSI_MEMORY_SIDE_DEVICE] = free_bytes + held[LSI_MEMORY_SIDE_DEVICE];
+    out->total_bytes[LSI_MEMORY_SIDE_DEVICE] = total_bytes;
     if (!lsi_proc_memory(&free_bytes, &total_bytes)) {
         free_bytes = total_bytes = SIZE_MAX / 2; /* the system does not tell: nothing is held against it */
     }
-    out->free_bytes[LSI_POOL_HOST] = free_bytes + held[LSI_POOL_HOST];
-    out->total_bytes[LSI_POOL_HOST] = total_bytes;
+    out->free_bytes[LSI_MEMORY_SIDE_HOST] = free_bytes + held[LSI_MEMORY_SIDE_HOST];
+    out->total_bytes[LSI_MEMORY_SIDE_HOST] = total_bytes;
     snprintf(out->place, sizeof out->place, "%s", rt->backend->place(rt->device));
     return LS_OK;
 }
 
 static ls_status exchange(const ls_runtime *rt, const lsi_sizes *sizes, need *mine, need *all)
 {
-    for (int p = 0; p < LSI_POOL_COUNT; p++) {
+    for (int p = 0; p < LSI_MEMORY_SIDE_COUNT; p++) {
         mine->bytes[p] = sizes->pool[p];
     }
     return lsi_job_all_gather(rt->job, mine, sizeof *mine, all);
@@ -111,7 +111,7 @@ static void count_rest(const lsi_sizes *sizes, lsi_sizes *out)
     size_t shrinks = sizes->bytes[LSI_MEMORY_ACTIVATIONS] + sizes->bytes[LSI_MEMORY_BATCH];
 
     *out = *sizes;
-    for (int p = 0; p < LSI_POOL_COUNT; p++) {
+    for (int p = 0; p < LSI_MEMORY_SIDE_COUNT; p++) {
         out->pool[p] -= shrinks < out->pool[p] ? shrinks : out->pool[p];
     }
 }
@@ -193,25 +193,25 @@ static void append_classes(lsi_text *text, const lsi_sizes *sizes)
 }
 
 /* "1 GiB of 2 GiB are free, this process needs 3 GiB (...), the 2 processes of it together 6 GiB" */
-static void append_demand(lsi_text *text, const ls_runtime *rt, const lsi_sizes *sizes, lsi_pool pool, demand d)
+static void append_demand(lsi_text *text, const ls_runtime *rt, const lsi_sizes *sizes, lsi_memory_side pool, demand d)
 {
     append_bytes(text, d.free_bytes);
     lsi_text_append(text, " of ");
     append_bytes(text, d.total_bytes);
     lsi_text_append(text, " are free%s, this process needs ",
-                    pool == LSI_POOL_HOST      ? " of the host's memory"
+                    pool == LSI_MEMORY_SIDE_HOST      ? " of the host's memory"
                     : rt->backend->host_memory ? ""
                                                : " on its GPU");
     append_bytes(text, sizes->pool[pool]);
-    if (sizes->pool[LSI_POOL_HOST] > 0) {
-        lsi_text_append(text, pool == LSI_POOL_HOST ? " of it and " : " there and ");
-        append_bytes(text, sizes->pool[pool == LSI_POOL_HOST ? LSI_POOL_DEVICE : LSI_POOL_HOST]);
-        lsi_text_append(text, pool == LSI_POOL_HOST ? " of its GPU's" : " of the host's memory");
+    if (sizes->pool[LSI_MEMORY_SIDE_HOST] > 0) {
+        lsi_text_append(text, pool == LSI_MEMORY_SIDE_HOST ? " of it and " : " there and ");
+        append_bytes(text, sizes->pool[pool == LSI_MEMORY_SIDE_HOST ? LSI_MEMORY_SIDE_DEVICE : LSI_MEMORY_SIDE_HOST]);
+        lsi_text_append(text, pool == LSI_MEMORY_SIDE_HOST ? " of its GPU's" : " of the host's memory");
     }
     append_classes(text, sizes);
     if (d.n_sharing > 1) {
         lsi_text_append(text, ", the %d processes of %s together ", d.n_sharing,
-                        rt->backend->host_memory || pool == LSI_POOL_HOST ? rt->job->host : "that GPU");
+                        rt->backend->host_memory || pool == LSI_MEMORY_SIDE_HOST ? rt->job->host : "that GPU");
         append_bytes(text, d.together);
     }
 }
@@ -227,7 +227,7 @@ static ls_status finish(lsi_text *text)
     return status;
 }
 
-static ls_status refuse(const ls_runtime *rt, const lsi_sizes *sizes, lsi_pool pool, demand d, int64_t micro_batch)
+static ls_status refuse(const ls_runtime *rt, const lsi_sizes *sizes, lsi_memory_side pool, demand d, int64_t micro_batch)
 {
     lsi_text text = {0};
 
@@ -246,8 +246,8 @@ static ls_status compare(ls_runtime *rt, const lsi_sizes *sizes, const lsi_sizes
     if (all_fit(rt, all)) {
         return LS_OK;
     }
-    bool device = fits(rt, all, rt->job->rank, LSI_POOL_DEVICE), host = fits(rt, all, rt->job->rank, LSI_POOL_HOST);
-    lsi_pool pool = device ? LSI_POOL_HOST : LSI_POOL_DEVICE;
+    bool device = fits(rt, all, rt->job->rank, LSI_MEMORY_SIDE_DEVICE), host = fits(rt, all, rt->job->rank, LSI_MEMORY_SIDE_HOST);
+    lsi_memory_side pool = device ? LSI_MEMORY_SIDE_HOST : LSI_MEMORY_SIDE_DEVICE;
     demand d = demand_of(rt, pool, all, rt->job->rank);
 
     LS_TRY(find_fit(rt, sizes, trial, *mine, all, &micro_batch));
@@ -256,7 +256,7 @@ static ls_status compare(ls_runtime *rt, const lsi_sizes *sizes, const lsi_sizes
 
 ls_status lsi_sizes_check(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial)
 {
-    const size_t nothing[LSI_POOL_COUNT] = {0};
+    const size_t nothing[LSI_MEMORY_SIDE_COUNT] = {0};
     need mine = {0}, *all = NULL;
     ls_status status = measure(runtime, nothing, &mine);
 
@@ -279,7 +279,7 @@ static ls_status explain(const ls_runtime *rt, const lsi_sizes *sizes, bool plan
     lsi_text text = {0};
 
     lsi_text_append(&text, "%s. By the plan, ", cause);
-    append_demand(&text, rt, sizes, LSI_POOL_DEVICE, d);
+    append_demand(&text, rt, sizes, LSI_MEMORY_SIDE_DEVICE, d);
     lsi_text_append(&text, ". ");
     if (planned) {
         lsi_text_append(&text, "That would fit: what is free is in pieces, or another process takes it. ");
@@ -289,7 +289,7 @@ static ls_status explain(const ls_runtime *rt, const lsi_sizes *sizes, bool plan
 }
 
 ls_status lsi_sizes_explain(ls_runtime *runtime, const lsi_sizes *sizes, const lsi_sizes_trial *trial,
-                            const size_t held[LSI_POOL_COUNT], ls_status mine)
+                            const size_t held[LSI_MEMORY_SIDE_COUNT], ls_status mine)
 {
     double missing = mine == LS_ERR_MEMORY;
     need here = {0}, *all;
@@ -307,7 +307,7 @@ ls_status lsi_sizes_explain(ls_runtime *runtime, const lsi_sizes *sizes, const l
     LS_TRY(lsi_runtime_agree(runtime, status));
     status = exchange(runtime, sizes, &here, all);
     bool planned = all_fit(runtime, all);
-    demand d = demand_of(runtime, LSI_POOL_DEVICE, all, runtime->job->rank);
+    demand d = demand_of(runtime, LSI_MEMORY_SIDE_DEVICE, all, runtime->job->rank);
     if (status == LS_OK) {
         status = find_fit(runtime, sizes, trial, here, all, &micro_batch);
     }

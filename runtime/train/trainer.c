@@ -315,7 +315,7 @@ static ls_status sizes_with(void *argument, int64_t micro_batch, lsi_sizes *out)
 /* Collective. */
 static ls_status explain(ls_trainer *t, const lsi_sizes_trial *trial, ls_status mine)
 {
-    size_t held[LSI_POOL_COUNT];
+    size_t held[LSI_MEMORY_SIDE_COUNT];
 
     lsi_trainer_held_bytes(t, held);
     return lsi_sizes_explain(t->rt, &t->sizes, trial, held, mine);

@@ -147,7 +147,7 @@ LS_MUST_USE ls_status lsi_trainer_allocate(ls_trainer *trainer);
 void lsi_trainer_release(ls_trainer *trainer);
 int lsi_trainer_n_streams(const lsi_sizes *sizes);
 /* What allocate has taken so far of each pool. */
-void lsi_trainer_held_bytes(const ls_trainer *trainer, size_t out[LSI_POOL_COUNT]);
+void lsi_trainer_held_bytes(const ls_trainer *trainer, size_t out[LSI_MEMORY_SIDE_COUNT]);
 /* This rank's gradient sums: of the lanes in `buffer` of the lane program; and, reduced, of all lanes. */
 float *lsi_trainer_gradient(const ls_trainer *trainer, int buffer);
 float *lsi_trainer_total(const ls_trainer *trainer);
