@@ -6,7 +6,9 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
+import tempfile
 import time
 
 import trainer
@@ -82,6 +84,19 @@ def variants(case):
     ]
 
 
+def has_watchdog(mpirun):
+    """Whether a rank has got as far as to watch itself, which is the first it does once MPI runs."""
+    for rank in trainer.children(mpirun):
+        try:
+            for task in os.listdir(f"/proc/{rank}/task"):
+                with open(f"/proc/{rank}/task/{task}/comm") as file:
+                    if file.read().strip() == "ls-watchdog":
+                        return True
+        except OSError:
+            continue
+    return False
+
+
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -96,19 +111,35 @@ class Run:
         trainer.write_config(self.config, dict(variant.settings, **{"log.dir": os.path.join(self.folder, "log")}))
 
     def start(self, environment):
-        """Returns (exit code, -1: it did not end; stderr)."""
+        """Returns (exit code, -1: it did not end; stderr). Where mpirun hangs before a rank is out of MPI_Init, which
+        happens on a machine that is busy, it is asked again."""
+        for _ in range(3):
+            code, said, reached = self.start_once(environment)
+            if code != -1 or reached:
+                break
+            print("mpirun started no rank within a minute: once more", flush=True)
+        return code, said
+
+    def start_once(self, environment):
         np = self.variant.np
         command = self.case.command([self.config], np if np > 1 else 0)
         # A session folder of Open MPI's own each: runs that start side by side collide in it.
-        own = {**self.case.environment, "OMPI_MCA_orte_tmpdir_base": self.folder, **self.variant.environment,
+        sessions = tempfile.mkdtemp(dir=self.folder, prefix="mpi-")
+        own = {**self.case.environment, "OMPI_MCA_orte_tmpdir_base": sessions, **self.variant.environment,
                **environment}
-        try:
-            result = subprocess.run(command, capture_output=True, text=True, errors="replace", env=own,
-                                    cwd=self.folder, timeout=60 * self.case.slow)
-        except subprocess.TimeoutExpired as expired:
-            return -1, (expired.stderr or b"").decode(errors="replace")
-        code = result.returncode
-        return code if code >= 0 else 128 - code, result.stderr
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                                       env=own, cwd=self.folder, start_new_session=True)
+            reached = True
+            try:
+                code = process.wait(timeout=60 * self.case.slow)
+                code = code if code >= 0 else 128 - code
+            except subprocess.TimeoutExpired:
+                code, reached = -1, np == 1 or has_watchdog(process.pid)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            said.seek(0)
+            return code, said.read(), reached
 
     def events(self):
         """None where the file does not parse; the last line of a process that was ended may be cut."""
