@@ -86,11 +86,10 @@ def denied(case):
                 case.check(transport_of(events) == "mpi", f"{name}: over {transport_of(events)}")
 
 
-def names_left():
-    """Files of shared memory (Open MPI's own aside) and UNIX sockets that say lockstep."""
-    files = {name for name in os.listdir("/dev/shm") if "vader" not in name}
-    sockets = {line.split()[-1] for line in open("/proc/net/unix") if "lockstep" in line}
-    return files | sockets
+def names_left(pids):
+    """Files of shared memory that are ours or these processes'. (Their sockets have no name that outlives them.)"""
+    return {name for name in os.listdir("/dev/shm") if "vader" not in name
+            and ("lockstep" in name or any(str(pid) in re.findall(r"\d+", name) for pid in pids))}
 
 
 def mappers(pids):
@@ -114,7 +113,6 @@ def killed(case):
         log = tempfile.mkdtemp(dir=case.folder)
         path = os.path.join(log, "run.ini")
         trainer.write_config(path, dict(config, **{"log.dir": log}))
-        before = names_left()
         process = case.start([path], 3)
         time.sleep(rng.random() * 1.5 * case.slow)      # start-up or steps
         ranks = trainer.children(process.pid)
@@ -131,7 +129,7 @@ def killed(case):
             time.sleep(0.01)
         case.check(not [pid for pid in ranks if trainer.is_alive(pid)], f"kill {i}: ranks outlive the job by 30 s")
         case.check(not mappers(ranks), f"kill {i}: memory is still mapped")
-        case.check(not {name for name in names_left() - before if "lockstep" in name}, f"kill {i}: left {names_left() - before}")
+        case.check(not names_left(ranks), f"kill {i}: left {names_left(ranks)}")
         trainer.output_of(process)
     case.check(n_mapped > 0, "no kill came while memory was shared")
 
