@@ -245,10 +245,11 @@ static bool add_model(settings *s, const char *name)
     static const char *const gpt[] = {"model.kind=gpt",    "model.layers=12",   "model.heads=12",
                                       "model.width=768",   "model.context=256", "data.kind=synthetic",
                                       "data.samples=1024", "train.lanes=1",     "train.steps=1000000",
+                                      "checkpoint.save=false",
                                       "log.level=warn"};
     static const char *const mlp[] = {"model.kind=mlp",    "model.hidden=2048,2048", "data.kind=synthetic",
                                       "data.features=784", "data.samples=4096",      "train.steps=1000000",
-                                      "log.level=warn",    "train.lanes=1"};
+                                      "log.level=warn",    "train.lanes=1",         "checkpoint.save=false"};
 
     if (strcmp(name, "mlp") == 0) {
         for (size_t i = 0; i < sizeof mlp / sizeof mlp[0]; i++) {
