@@ -3,8 +3,8 @@
  * Times training steps on made-up data against what they cannot be faster than (bench/floor.md): products as the better
  * of one whole call of the library and our own op, measured between the steps in the same process; everything else by
  * the memory it must move, at the copy bandwidth measured before and after. Prints step, floor and ratio, and the same
- * for every op and shape. gpt2: GPT-2 124M with the vocabulary 50,257 (default); bytes: the same with 256; mlp: 784, 2048,
- * 2048, 10. Default: one slot of 4 x 256. Any key may be set; run it under mpirun for several processes. */
+ * for every op and shape. gpt2: GPT-2 124M with the vocabulary 50,257 (default); bytes: the same with 256; mlp: 784,
+ * 2048, 2048, 10. Default: one slot of 4 x 256. Any key may be set; run it under mpirun for several processes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,10 +245,11 @@ static bool add_model(settings *s, const char *name)
     static const char *const gpt[] = {"model.kind=gpt",    "model.layers=12",   "model.heads=12",
                                       "model.width=768",   "model.context=256", "data.kind=synthetic",
                                       "data.samples=1024", "train.lanes=1",     "train.steps=1000000",
+                                      "checkpoint.save=false",
                                       "log.level=warn"};
     static const char *const mlp[] = {"model.kind=mlp",    "model.hidden=2048,2048", "data.kind=synthetic",
                                       "data.features=784", "data.samples=4096",      "train.steps=1000000",
-                                      "log.level=warn",    "train.lanes=1"};
+                                      "log.level=warn",    "train.lanes=1",         "checkpoint.save=false"};
 
     if (strcmp(name, "mlp") == 0) {
         for (size_t i = 0; i < sizeof mlp / sizeof mlp[0]; i++) {

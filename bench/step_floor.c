@@ -50,8 +50,8 @@ static double median(const double *values, int n)
     return n == 0 ? 0.0 : sorted[n / 2];
 }
 
-/* Small numbers of many different bits, read as bf16, as f16 and as f32: subnormal ones and infinities could have a speed
- * of their own. */
+/* Small numbers of many different bits, read as bf16, as f16 and as f32: subnormal ones and infinities could have a
+ * speed of their own. */
 static void fill_scratch(void *memory, size_t bytes, ls_dtype dtype)
 {
     int64_t n = (int64_t)(bytes / ls_dtype_bytes(dtype));

@@ -97,7 +97,8 @@ static void multiply_values(const lsi_attention_run *r, const lsi_attention_pair
         return;
     }
     LSI_CPU_NAME(tile_multiply)(size, HALF, HALF, features, scores[0], TILE, out[0], TILE, b->key > 0);
-    LSI_CPU_NAME(tile_multiply)(size, HALF, b->n_keys, features, scores[0] + HALF, TILE, out[0] + HALF, TILE, b->key > 0);
+    LSI_CPU_NAME(tile_multiply)(size, HALF, b->n_keys, features, scores[0] + HALF, TILE, out[0] + HALF, TILE,
+                                b->key > 0);
 }
 
 static void store_output(const lsi_attention_run *r, const lsi_attention_head *h, int64_t query, int64_t n,

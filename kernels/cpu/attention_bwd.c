@@ -171,8 +171,8 @@ static void add_to_queries(const lsi_attention_run *r, const lsi_attention_pair 
     const int64_t size = r->head_size;
     int64_t n = b->key == b->query ? lsi_min(HALF, b->n_queries) : b->n_queries;
 
-    LSI_CPU_NAME(tile_multiply)(n, size, b->key == b->query ? n : b->n_keys, (lsi_tile){weights[0], 1, TILE}, rows, size,
-                                sums, step, b->key > 0);
+    LSI_CPU_NAME(tile_multiply)(n, size, b->key == b->query ? n : b->n_keys, (lsi_tile){weights[0], 1, TILE}, rows,
+                                size, sums, step, b->key > 0);
     if (n < b->n_queries) {
         LSI_CPU_NAME(tile_multiply)(b->n_queries - n, size, b->n_keys, (lsi_tile){weights[0] + n, 1, TILE}, rows, size,
                                     sums + n * step, step, b->key > 0);

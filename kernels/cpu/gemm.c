@@ -31,8 +31,8 @@ typedef struct gemm_part {
  * call's speed, 256 x 384 at 86 to 96 % (Zen 5, GPT-2's shapes). Below MIN_TILES threads would be idle, so tiles get
  * smaller, but not to less than MIN_FLOPS: some 20 us. */
 enum { MAX_ROWS = 1024, MAX_COLUMNS = 768, AREA = 1024 * 384, MIN_TILES = 8, MIN_FLOPS = 4000000, UNIT = 16 };
-/* Panels of both factors lie on the stack of the thread beside the tile, in functions of their own so that products that
- * need none have small frames. */
+/* Panels of both factors lie on the stack of the thread beside the tile, in functions of their own so that products
+ * that need none have small frames. */
 enum { DEPTH = 256 };
 #define OWN_FRAME __attribute__((noinline))
 
@@ -57,8 +57,9 @@ static int64_t columns_for(const lsi_gemm_args *a, int64_t tile_m, int64_t parts
     return tile_m * tile_n > AREA ? tile_n - UNIT : tile_n;     /* rounding up to units went too far */
 }
 
-/* A function of the shape alone: it decides the bits. Of all numbers of rows of tiles the one with the least packing: a's
- * rows once for every column of tiles, b's columns once for every row of tiles, which costs the library twice as much. */
+/* A function of the shape alone: it decides the bits. Of all numbers of rows of tiles the one with the least packing:
+ * a's rows once for every column of tiles, b's columns once for every row of tiles, which costs the library twice as
+ * much. */
 static void choose_tile(gemm_job *job)
 {
     const lsi_gemm_args *a = &job->a;

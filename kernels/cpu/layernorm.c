@@ -164,8 +164,8 @@ static void add_to_part(part_sums part, const dx_inputs *in, int64_t begin, floa
     }
 }
 
-/* dx = rstd (g - mean of g - xhat * mean of (g xhat)), xhat = (x - mean) rstd. `part`, if given, takes the row's share of
- * the other sums while it is in the cache. */
+/* dx = rstd (g - mean of g - xhat * mean of (g xhat)), xhat = (x - mean) rstd. `part`, if given, takes the row's share
+ * of the other sums while it is in the cache. */
 static void dx_row(const lsi_layernorm_bwd_args *a, int64_t row, const part_sums *part)
 {
     float mean = ((const float *)a->mean.data)[row], rstd = ((const float *)a->rstd.data)[row];
