@@ -190,7 +190,7 @@ static void suggestions_name_the_nearest(void **state)
         {"trian", "steps", "; did you mean 'train'?"},
         {"zzzzzz", NULL,
          "; there are sections model, data, train, optimizer, schedule, precision, loss_scale, comm, device, checkpoint, "
-         "log, fault"},
+         "log, monitor, fault"},
     };
 
     (void)state;

@@ -31,6 +31,17 @@ class Case:
         self.environment = {**MPI_ENVIRONMENT, "OMPI_MCA_orte_tmpdir_base": self.folder, **os.environ}
         # The time limits of ctest grow by the same factor.
         self.slow = 8 if self.sanitizer else 1
+        self.skip_without_gpu()
+
+    def skip_without_gpu(self):
+        """A test that is to run on GPUs (ctest's entries @cuda) ends well on a host without one."""
+        if os.environ.get("LOCKSTEP_DEVICE_BACKEND") != "cuda":
+            return
+        found = subprocess.run([os.path.join(self.build, "gpus"), "--count", "1"], capture_output=True, text=True)
+        if found.returncode != 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            print("skipped: " + found.stderr.strip())
+            sys.exit(0)
 
     def path(self, *names):
         return os.path.join(self.folder, *names)

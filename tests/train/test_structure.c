@@ -97,6 +97,7 @@ static void open_trainer(structure *s)
     load_config(s);
     rt->job = job;
     rt->backend = &null_backend;
+    rt->affinity.threads = 1;
     CHECK_OK(null_backend.open(&options, &rt->device));
     CHECK_OK(lsi_geometry_make(rt->config, &claimed, &rt->geometry));
     CHECK_OK(null_transport_open(rt->device, s->how.rank, s->how.world, rt->geometry.n_lanes, &rt->comm));
