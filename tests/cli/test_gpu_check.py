@@ -121,10 +121,7 @@ def command_line(case):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     checks = Checks(case)
     command_line(case)
     whole(case, checks)

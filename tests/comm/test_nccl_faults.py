@@ -34,10 +34,7 @@ CASES = [
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read() or not case.has_mpi:
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM) and MPI")
-            return
+    case.needs_simulated_gpus(mpi=True)
     # One bucket of four blocks: chunks are equal, so that fast reductions scatter.
     config = trainer.mlp_config(case, **{"model.hidden": "256,128", "device.backend": "cuda", "comm.timeout": "2s",
                                          "train.eval_every": 0, "checkpoint.save": "false"})

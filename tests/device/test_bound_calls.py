@@ -84,10 +84,7 @@ def check_refusals(case):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt"), encoding="utf-8") as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     threads = [check_calls(case, 1, "2", [2])]
     if case.has_mpi:
         threads += [check_calls(case, 2, "3,1", [3, 1]),

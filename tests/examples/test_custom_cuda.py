@@ -28,10 +28,7 @@ def run(case, backend, compute, np=0, seed=0, **settings):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     for compute, tolerance in TOLERANCE.items():
         weights, losses = run(case, "cuda", compute)
         _, expected = run(case, "cpu", compute)

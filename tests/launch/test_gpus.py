@@ -121,11 +121,7 @@ def trains(case, config, three):
 
 def main():
     case = GpuCase()
-    with open(os.path.join(case.build, "CMakeCache.txt"), encoding="utf-8") as file:
-        cache = file.read()
-    if not case.has_mpi or "LOCKSTEP_CUDA:STRING=SIM" not in cache:
-        print("skipped: described machines run in builds for simulated GPUs (LOCKSTEP_CUDA=SIM) with MPI")
-        case.finish()
+    case.needs_simulated_gpus(mpi=True)
     three = case.machine("three", *[gpu(n) for n in range(3)])
     values = {"model.kind": "mlp", "model.hidden": "32", "data.kind": "synthetic", "data.samples": 256,
               "train.steps": 5, "train.global_batch": 16, "train.micro_batch": 2, "train.lanes": 8}

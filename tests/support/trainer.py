@@ -3,6 +3,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -22,26 +23,31 @@ class Case:
         self.build = os.path.abspath(sys.argv[1])
         self.folder = tempfile.mkdtemp(prefix="lockstep-test-")
         self.n_checks = self.n_failed = 0
-        self.has_mpi = "LOCKSTEP_MPI:BOOL=ON" in open(os.path.join(self.build, "CMakeCache.txt")).read()
-        self.sanitizer = ""
-        for line in open(os.path.join(self.build, "CMakeCache.txt")):
-            if line.startswith("LOCKSTEP_SANITIZE:"):
-                self.sanitizer = line.strip().split("=", 1)[1]
+        with open(os.path.join(self.build, "CMakeCache.txt")) as file:
+            cache = dict(re.findall(r"^(LOCKSTEP_\w+):\w+=(.*)$", file.read(), re.M))
+        self.has_mpi = cache["LOCKSTEP_MPI"] == "ON"
+        self.simulates_gpus = cache["LOCKSTEP_CUDA"] == "SIM"
+        self.sanitizer = cache["LOCKSTEP_SANITIZE"]
         # Open MPI keeps a folder for every program started without mpirun under one name: two at once may collide.
         self.environment = {**MPI_ENVIRONMENT, "OMPI_MCA_orte_tmpdir_base": self.folder, **os.environ}
         # The time limits of ctest grow by the same factor.
         self.slow = 8 if self.sanitizer else 1
-        self.skip_without_gpu()
+        if os.environ.get("LOCKSTEP_DEVICE_BACKEND") == "cuda":
+            self.needs_gpus()
 
-    def skip_without_gpu(self):
-        """A test that is to run on GPUs (ctest's entries @cuda) ends well on a host without one."""
-        if os.environ.get("LOCKSTEP_DEVICE_BACKEND") != "cuda":
-            return
+    def skip(self, why):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        print("skipped: " + why)
+        sys.exit(0)
+
+    def needs_simulated_gpus(self, mpi=False):
+        if not self.simulates_gpus or (mpi and not self.has_mpi):
+            self.skip("needs simulated GPUs (LOCKSTEP_CUDA=SIM)" + (" and MPI" if mpi else ""))
+
+    def needs_gpus(self):
         found = subprocess.run([os.path.join(self.build, "gpus"), "--count", "1"], capture_output=True, text=True)
         if found.returncode != 0:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            print("skipped: " + found.stderr.strip())
-            sys.exit(0)
+            self.skip(found.stderr.strip())
 
     def path(self, *names):
         return os.path.join(self.folder, *names)

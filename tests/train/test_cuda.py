@@ -23,7 +23,7 @@ def losses(events):
     return [event["loss"] for event in events if event["event"] == "step"]
 
 
-def check_precision(case, config, compute, simulated):
+def check_precision(case, config, compute):
     config = dict(config, **{"precision.compute": compute, "loss_scale.initial": "2^16", "device.backend": "cuda"})
 
     def run(seed, **settings):
@@ -37,7 +37,7 @@ def check_precision(case, config, compute, simulated):
     for i, settings in enumerate(SETTINGS):
         seed = SEEDS[i % len(SEEDS)]
         case.check(trainer.results(run(seed, **settings)) == first, f"{compute}, seed {seed}: other numbers with {settings}")
-    for seed in SEEDS if simulated else []:
+    for seed in SEEDS if case.simulates_gpus else []:
         case.check(trainer.results(run(seed)) == first, f"{compute}: other numbers with seed {seed}")
 
     cpu = dict(config, **{"device.backend": "cpu", "precision.compute": "f32" if compute == "tf32" else compute})
@@ -68,18 +68,15 @@ def check_attention_is_named(case, config):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        simulated = "LOCKSTEP_CUDA:STRING=SIM" in cache.read()
+    case.needs_gpus()
     config = trainer.mlp_config(case)
-    probe = os.path.join(case.folder, "probe.ini")
-    trainer.write_config(probe, dict(config, **{"device.backend": "cuda", "log.dir": case.path("probe")}))
-    result = case.run([probe])
-    if not simulated and ("not in this build" in result.stderr or "GPU" in result.stderr or "driver" in result.stderr):
-        print("skipped: " + result.stderr.strip())
-        return
-    weights = {compute: check_precision(case, config, compute, simulated)[-1].get("weights_hash")
+    trainer.write_config(case.path("probe.ini"), dict(config, **{"device.backend": "cuda", "log.dir": case.path("probe")}))
+    result = case.run([case.path("probe.ini")])
+    if "not in this build" in result.stderr:
+        case.skip(result.stderr.strip())
+    weights = {compute: check_precision(case, config, compute)[-1].get("weights_hash")
                for compute in ("f32", "tf32", "bf16", "f16")}
-    if simulated:
+    if case.simulates_gpus:
         check_attention_is_named(case, trainer.gpt_config(case))
     case.check(len(set(weights.values())) == len(weights), f"each precision has weights of its own: {weights}")
     case.finish()

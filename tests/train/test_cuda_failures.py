@@ -14,10 +14,7 @@ os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its ow
 
 def main(everything=False):
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     seed = int(os.environ.get("LOCKSTEP_FAILURES_SEED", "1"))
     faults, expected = cuda_failures.plan(case, everything, seed)
     done = cuda_failures.try_all(case, faults, expected)

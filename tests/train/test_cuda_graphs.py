@@ -126,10 +126,7 @@ def check_recaptures(case, runs):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     config = trainer.mlp_config(case, **{"model.hidden": "96", "train.global_batch": 12, "train.lanes": 4,
                                          "train.eval_every": 0, "device.threads": 1, "checkpoint.save": "false",
                                          "device.backend": "cuda"})

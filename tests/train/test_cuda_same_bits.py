@@ -102,10 +102,7 @@ def main(runs, seeds):
     if os.access("/dev/shm", os.W_OK):
         tempfile.tempdir = "/dev/shm"       # many small checkpoints: none waits for a disk
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read() or not case.has_mpi:
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM) and MPI")
-            return
+    case.needs_simulated_gpus(mpi=True)
     run_all(case, runs, seeds)
     case.finish()
 

@@ -266,10 +266,7 @@ def check_planted(case, runs, n_buckets):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     if not os.path.exists(os.path.join(case.build, "tests", "bin", "nvtx_listener.so")):
         print("skipped: this build has no NVTX, whose ranges say what belongs to which step")
         return

@@ -21,10 +21,7 @@ SEEDS = range(1, 11)
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     tsan = case.sanitizer == "thread"
     config = trainer.mlp_config(case, **{"model.hidden": "32", "train.global_batch": 48, "device.backend": "cuda",
                                          "comm.overlap": "true"})

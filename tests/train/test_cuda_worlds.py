@@ -104,10 +104,7 @@ def check_checkpoints(case, config):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read() or not case.has_mpi:
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM) and MPI")
-            return
+    case.needs_simulated_gpus(mpi=True)
     mlp = trainer.mlp_config(case)
     hashes = []
     for compute in ("f32", "bf16", "f16"):

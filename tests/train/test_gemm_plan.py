@@ -219,10 +219,7 @@ def check_steps(case):
 
 def main():
     case = trainer.Case()
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        if "LOCKSTEP_CUDA:STRING=SIM" not in cache.read():
-            print("skipped: needs simulated GPUs (LOCKSTEP_CUDA=SIM)")
-            return
+    case.needs_simulated_gpus()
     os.environ.pop("LOCKSTEP_DEVICE_BACKEND", None)      # each run here says its own
     case.environment.pop("LOCKSTEP_DEVICE_BACKEND", None)
     plan, events = check_round_trip(case)

@@ -131,9 +131,7 @@ def check_cpu(case):
 def main():
     case = trainer.Case()
     check_cpu(case)
-    with open(os.path.join(case.build, "CMakeCache.txt")) as cache:
-        simulated = "LOCKSTEP_CUDA:STRING=SIM" in cache.read()
-    if simulated:
+    if case.simulates_gpus:
         check_gpus(case)
     else:
         print("the GPUs' part is left out: needs simulated ones (LOCKSTEP_CUDA=SIM)")
