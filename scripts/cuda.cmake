@@ -133,6 +133,7 @@ if(LOCKSTEP_CUDA_SIM)
 else()
     lockstep_cuda_architectures(architectures)
     list(SORT architectures COMPARE NATURAL)
+    set(LOCKSTEP_CUDA_BUILT_FOR ${architectures})
     list(GET architectures -1 newest)
     # FMA where it is written; a function's static needs no lock, so that nothing needs the library of C++.
     set(cuda_compile ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++17 -O3 -lineinfo -fmad=false -Xptxas -v

@@ -121,6 +121,7 @@ static int answer_and_close(lsi_job *job, const lsi_command *command)
     ls_status status = LS_OK;
     int code = 0;
 
+    lsi_log_set_level(LSI_LOG_WARN); /* standard output is the answer's alone */
     if (command->kind == LSI_COMMAND_GENERATE) {
         status = lsi_affinity_decide(job, 0, &affinity);
     }

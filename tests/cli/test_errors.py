@@ -3,6 +3,7 @@
 they were. Also: what looks bad but is fine."""
 import gzip
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import trainer
 
-CONFIG, DATA, NUMERIC = 2, 3, 8
+CONFIG, DATA, DEVICE, NUMERIC = 2, 3, 5, 8
 
 
 class Errors(trainer.Case):
@@ -36,6 +37,11 @@ class Errors(trainer.Case):
         path = self.path("run.ini")
         trainer.write_config(path, values)
         return path
+
+    def lacks(self, choice):
+        """Whether help says that this build does not have it."""
+        lists = re.findall(r"\(not in this build: ([^)]*)\)", self.run(["--help-config"]).stdout)
+        return choice in [name for text in lists for name in text.split(", ")]
 
     def snapshot(self):
         # A run that is ended while it reads may have moved the old file away and not yet begun a new one.
@@ -87,7 +93,9 @@ def values(case):
     case.refuses("duplicate key", [case.path("twice.ini")], CONFIG, ["twice.ini:", "lr"])
     case.refuses("micro_batch", [case.config(train__global_batch=20)], CONFIG, ["20", "3", "21", "18"], np=(1,))
     case.refuses("unknown kind", [case.config(model__kind="mpl")], CONFIG, ["mlp"], np=(1,))
-    case.refuses("later choice", [case.config(precision__compute="tf32")], CONFIG, ["tf32", "not in this build"], np=(1,))
+    tf32 = (CONFIG, "not in this build") if case.lacks("tf32") else (DEVICE, "needs a GPU")
+    case.refuses("another build's choice", [case.config(precision__compute="tf32", device__backend="cpu")], tf32[0],
+                 ["tf32", tf32[1]], np=(1,))
     case.refuses("gpt on images", [case.config(model__kind="gpt")], CONFIG, ["data.kind"], np=(1,))
     case.refuses("heads", [case.config(model__kind="gpt", data__kind="synthetic", model__width=64, model__heads=5)], CONFIG,
                  ["64", "5"], np=(1,))
