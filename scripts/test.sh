@@ -20,8 +20,8 @@ preset=${PRESET:-release}
 build=${BUILD:-build$([ "$preset" = release ] || echo "-$preset")}
 cmake --preset "$preset" -B "$build" -G Ninja >/dev/null
 cmake --build "$build"
-# Many tests wait for something to end: two for each core keep the cores busy.
-ctest --test-dir "$build" -j "${JOBS:-$(($(nproc) * 2))}" --output-on-failure "${exclude[@]}" "$@"
+# Many tests wait for something to end: three for each core keep the cores busy.
+ctest --test-dir "$build" -j "${JOBS:-$(($(nproc) * 3))}" --output-on-failure "${exclude[@]}" "$@"
 if [ -n "$full" ]; then
     scripts/nvcc.sh --all
 fi
