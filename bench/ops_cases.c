@@ -63,6 +63,32 @@ static void gemm_logits(const ops_shape *s, ls_dtype t, void *arguments)
     a->trans_b = 1;
 }
 
+static void gemm_gelu_forward(const ops_shape *s, ls_dtype t, void *arguments)
+{
+    lsi_gemm_gelu_args *a = arguments;
+
+    a->m = rows(s);
+    a->n = 4 * s->width;
+    a->k = s->width;
+    a->a = v(a->m * a->k, t);
+    a->b = v(a->k * a->n, t);
+    a->bias = v(a->n, t);
+    a->x = a->y = v(a->m * a->n, t);
+}
+
+static void gemm_gelu_backward(const ops_shape *s, ls_dtype t, void *arguments)
+{
+    lsi_gemm_gelu_bwd_args *a = arguments;
+
+    a->m = rows(s);
+    a->n = 4 * s->width;
+    a->k = s->width;
+    a->a = v(a->m * a->k, t);
+    a->b = v(a->k * a->n, t);
+    a->trans_b = 1;
+    a->x = a->dx = v(a->m * a->n, t);
+}
+
 static void attention_forward(const ops_shape *s, ls_dtype t, void *arguments)
 {
     lsi_attention_fwd_args *a = arguments;
@@ -381,6 +407,8 @@ static const ops_case cases[] = {
     {.op = &lsi_op_gemm, .what = "input gradient", .make = gemm_input_gradient, .overwritten = 1U << 3},
     {.op = &lsi_op_gemm, .what = "weight gradient", .make = gemm_weight_gradient},
     {.op = &lsi_op_gemm, .what = "logits", .make = gemm_logits, .overwritten = 1U << 3},
+    {.op = &lsi_op_gemm_gelu, .what = "", .make = gemm_gelu_forward},
+    {.op = &lsi_op_gemm_gelu_bwd, .what = "", .make = gemm_gelu_backward},
     {.op = &lsi_op_attention_fwd, .what = "", .make = attention_forward},
     {.op = &lsi_op_attention_bwd, .what = "", .make = attention_backward},
     {.op = &lsi_op_bias_bwd, .what = "", .make = bias_case, .overwritten = 1U << 1},
