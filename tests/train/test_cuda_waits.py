@@ -1,4 +1,4 @@
-# RUN: timeout=600 label=cuda,slow
+# RUN: timeout=600 label=cuda,full
 """The step on simulated GPUs, written and recorded, with one of its waits left out: plain, some seed gives other
 weights, snapshots or evaluation (or a fault); under ThreadSanitizer it is reported. The correct step gives the same
 with every seed, and no report."""
