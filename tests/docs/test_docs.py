@@ -21,7 +21,7 @@ FOLDERS = "bench|examples|kernels|runtime|scripts|tests|build"
 # Programs whose options the pages use, besides ours; what they take is not ours to check.
 FOREIGN = {"--bind-to", "--build", "--install", "--preset", "--target", "--test-dir", "--prefix", "--cflags", "--libs",
            # Slurm and docker
-           "--batch", "--signal", "--gpus-per-node", "--gpus-per-task", "--init", "--shm-size", "--ulimit", "--gpus",
+           "--batch", "--signal", "--gpus-per-node", "--gpus-per-task", "--config", "--init", "--shm-size", "--ulimit", "--gpus",
            "--ipc", "--time"}
 
 
