@@ -84,9 +84,10 @@ def main():
     if not os.path.exists(nvcc):
         print("skipped: no nvcc here")
         return
-    if not os.path.isdir(swapped):
+    if not os.path.exists(swapped + ".map"):
         print("skipped: the simulator was built without the toolkit's shared libraries, whose names it takes")
         return
+    subprocess.run(["cmake", "--build", case.build, "--target", "cusim_swapped"], check=True, stdout=subprocess.DEVNULL)
     shipped = build_for_gpus(case, nvcc)
     environment = {"LD_LIBRARY_PATH": swapped + ":" + os.environ.get("LD_LIBRARY_PATH", ""), "CUSIM_QUIET": "1"}
     check_libraries(case, os.path.join(shipped, "trainer"), swapped, environment)
