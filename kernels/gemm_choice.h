@@ -66,8 +66,9 @@ typedef struct lsi_gemm_choices {
     /* Algorithms of the shape that give the same bits in every run, the one to be taken by default first; at most
      * LSI_GEMM_MAX_PROPOSALS. ERR_DEVICE when there is none. */
     ls_status (*propose)(ls_device *device, const lsi_gemm_shape *shape, lsi_gemm_algorithm *out, int *n_out);
-    /* Whether this device runs it, within the workspace of a stream. */
-    bool (*accepts)(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm);
+    /* Whether this device runs it, within the workspace of a stream. ERR_DEVICE when the library does not answer: that
+     * is no "no", which would make all ranks take another one. */
+    ls_status (*accepts)(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm, bool *out);
     /* Products of the shape are made by it from now on; not after a recording holds one. For what was proposed or made
      * here, or is accepted: nothing is checked again. */
     ls_status (*install)(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm);

@@ -41,15 +41,19 @@ static ls_status set_preference(const lsi_gemm_shape *shape, cublasLtMatmulPrefe
     return LS_OK;
 }
 
-/* The mask above is a preference; this is the rule. */
-static bool is_deterministic(const cublasLtMatmulAlgo_t *algorithm)
+/* The mask above is a preference; this is the rule. An algorithm that cannot be asked is no reason to take the next one:
+ * an undisturbed run takes this one. */
+static ls_status check_order(const lsi_gemm_shape *shape, const cublasLtMatmulAlgo_t *algorithm, bool *out)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
     size_t written;
 
-    return cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                                sizeof scheme, &written) == CUBLAS_STATUS_SUCCESS &&
-           (scheme & ~allowed_reductions) == 0;
+    LSI_GEMM_TRY(shape,
+                 cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                      sizeof scheme, &written),
+                 "cannot read the order of sums of a");
+    *out = (scheme & ~allowed_reductions) == 0;
+    return LS_OK;
 }
 
 static void take(const cublasLtMatmulAlgo_t *algorithm, lsi_gemm_algorithm *out)
@@ -75,8 +79,12 @@ static ls_status ask(cublasLtHandle_t handle, const lsi_gemm_plan *plan, cublasL
         return lsi_gemm_plan_fail(shape, status, "cublasLtMatmulAlgoGetHeuristic", "cuBLASLt has no algorithm for a");
     }
     for (int i = 0; i < n; i++) {
-        if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= LSI_CUDA_WORKSPACE_BYTES &&
-            is_deterministic(&results[i].algo)) {
+        bool fixed = false;
+
+        if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= LSI_CUDA_WORKSPACE_BYTES) {
+            LS_TRY(check_order(shape, &results[i].algo, &fixed));
+        }
+        if (fixed) {
             take(&results[i].algo, &out[(*n_out)++]);
         }
     }
@@ -147,10 +155,16 @@ ls_status lsi_gemm_algorithm_propose(ls_device *device, cublasLtHandle_t handle,
 /* ---- what code above the backends sees (kernels/gemm_choice.h) -----------------------------------------------------
  */
 
+/* No stream stands around these calls, which would name the GPU. */
+static ls_status of_gpu(ls_device *device, ls_status status)
+{
+    return status == LS_OK ? LS_OK : LS_FAIL(status, "GPU %d: %s", lsi_cuda_ordinal(device), ls_failure_message());
+}
+
 static ls_status find(ls_device *device, const lsi_gemm_shape *shape, cublasLtHandle_t *handle, lsi_gemm_plan **out)
 {
     lsi_cuda_enter(device);
-    return lsi_gemm_plan_find(device, shape, handle, out);
+    return of_gpu(device, lsi_gemm_plan_find(device, shape, handle, out));
 }
 
 static ls_status propose(ls_device *device, const lsi_gemm_shape *shape, lsi_gemm_algorithm *out, int *n_out)
@@ -159,30 +173,38 @@ static ls_status propose(ls_device *device, const lsi_gemm_shape *shape, lsi_gem
     lsi_gemm_plan *plan;
 
     LS_TRY(find(device, shape, &handle, &plan));
-    return lsi_gemm_algorithm_propose(device, handle, plan, out, n_out);
+    return of_gpu(device, lsi_gemm_algorithm_propose(device, handle, plan, out, n_out));
 }
 
 /* Whether it runs here, in the workspace of a stream: all of which it is given, as GPUs differ in what they need. */
-static bool check(cublasLtHandle_t handle, const lsi_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
+static ls_status check(cublasLtHandle_t handle, const lsi_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
+                       bool *out)
 {
     cublasLtMatmulHeuristicResult_t result;
 
     memset(&result, 0, sizeof result);
-    return cublasLtMatmulAlgoCheck(handle, plan->operation, plan->first, plan->second, plan->result, plan->result,
-                                   algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= LSI_CUDA_WORKSPACE_BYTES;
+    cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, plan->operation, plan->first, plan->second, plan->result,
+                                                    plan->result, algorithm, &result);
+    *out = status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= LSI_CUDA_WORKSPACE_BYTES;
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED &&
+        status != CUBLAS_STATUS_INVALID_VALUE && status != CUBLAS_STATUS_ARCH_MISMATCH) {
+        return lsi_gemm_plan_fail(&plan->shape, status, "cublasLtMatmulAlgoCheck", "cannot check an algorithm for a");
+    }
+    return LS_OK;
 }
 
-static bool accepts(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm)
+static ls_status accepts(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm, bool *out)
 {
     cublasLtHandle_t handle;
     lsi_gemm_plan *plan;
 
+    *out = algorithm->split && shape->epilogue != LSI_GEMM_PLAIN;
     if (algorithm->split) {
-        return shape->epilogue != LSI_GEMM_PLAIN;
+        return LS_OK;
     }
-    return find(device, shape, &handle, &plan) == LS_OK && is_deterministic(lsi_gemm_plan_algorithm(algorithm)) &&
-           check(handle, plan, lsi_gemm_plan_algorithm(algorithm));
+    LS_TRY(find(device, shape, &handle, &plan));
+    LS_TRY(of_gpu(device, check_order(shape, lsi_gemm_plan_algorithm(algorithm), out)));
+    return *out ? of_gpu(device, check(handle, plan, lsi_gemm_plan_algorithm(algorithm), out)) : LS_OK;
 }
 
 static ls_status install(ls_device *device, const lsi_gemm_shape *shape, const lsi_gemm_algorithm *algorithm)
@@ -253,6 +275,7 @@ static ls_status make(ls_device *device, const lsi_gemm_shape *shape, const lsi_
     cublasLtMatmulAlgo_t algorithm;
     cublasLtHandle_t handle;
     lsi_gemm_plan *plan;
+    bool fixed = false, runs = false;
 
     if (from->value[LSI_GEMM_SETTING_split]) {
         LS_REQUIRE(shape->epilogue != LSI_GEMM_PLAIN, LS_ERR_DEVICE, "there is nothing to split off a product of %s",
@@ -268,10 +291,12 @@ static ls_status make(ls_device *device, const lsi_gemm_shape *shape, const lsi_
 #define LS_GEMM_SETTING(name, attribute, type) LS_TRY(set_##name(&algorithm, from->value[LSI_GEMM_SETTING_##name]));
 #include "kernels/gemm_settings.def"
 #undef LS_GEMM_SETTING
-    LS_REQUIRE(is_deterministic(&algorithm), LS_ERR_DEVICE,
+    LS_TRY(of_gpu(device, check_order(shape, &algorithm, &fixed)));
+    LS_REQUIRE(fixed, LS_ERR_DEVICE,
                "the algorithm for the product of %s adds in no fixed order (reduction %lld)",
                lsi_gemm_shape_text(shape).text, (long long)from->value[LSI_GEMM_SETTING_reduction]);
-    LS_REQUIRE(check(handle, plan, &algorithm), LS_ERR_DEVICE, "the algorithm for the product of %s does not run on %s",
+    LS_TRY(of_gpu(device, check(handle, plan, &algorithm, &runs)));
+    LS_REQUIRE(runs, LS_ERR_DEVICE, "the algorithm for the product of %s does not run on %s",
                lsi_gemm_shape_text(shape).text, device->backend->describe(device));
     take(&algorithm, out);
     return LS_OK;

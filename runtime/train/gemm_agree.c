@@ -54,10 +54,12 @@ static ls_status answer(agreement *a)
                    "product %d of this rank's model is %s, and another one on rank 0: the models differ", i,
                    lsi_gemm_shape_text(shape).text);
         for (int p = 0; p < a->offer[i].n; p++) {
-            /* What the library proposed here runs here. */
-            if (a->job->rank == 0 || a->choices->accepts(a->device, shape, &a->offer[i].algorithm[p])) {
-                a->accepts[i] |= 1u << p;
+            bool runs = true; /* on rank 0, whose library proposed it */
+
+            if (a->job->rank != 0) {
+                LS_TRY(a->choices->accepts(a->device, shape, &a->offer[i].algorithm[p], &runs));
             }
+            a->accepts[i] |= (uint32_t)runs << p;
         }
     }
     return LS_OK;

@@ -95,33 +95,37 @@ static ls_status advise(const lsi_gemm_list *list, const ls_runtime *rt)
 
 /* ---- speed ------------------------------------------------------------------------------------------------------- */
 
-/* Of this process. It is for people to look at, so memory that is not there for it is no failure. */
-static double measure_product(const lsi_gemm_list *list, ls_device *device)
+/* Of this process; 0: unknown. It is for people to look at, so memory that is not there for it is no failure. */
+static ls_status measure_product(const lsi_gemm_list *list, ls_device *device, double *out)
 {
     const lsi_gemm_item *largest = lsi_gemm_list_largest(list);
     lsi_gemm_timer *timer = NULL;
     double seconds = 0;
 
+    *out = 0;
     if (largest == NULL) {
-        return 0;
+        return LS_OK;
     }
     ls_status status = lsi_gemm_timer_open(device, largest, 1, &timer);
     if (status == LS_OK) {
         status = lsi_gemm_timer_measure(timer, &largest->shape, &seconds);
     }
     lsi_gemm_timer_close(&timer);
-    if (status != LS_OK) {
+    if (status == LS_ERR_MEMORY) {
         lsi_log_info("no mfu: %s", ls_failure_message());
+        return LS_OK;
     }
-    return status == LS_OK && seconds > 0 ? lsi_gemm_item_flops(largest) / seconds : 0;
+    *out = status == LS_OK && seconds > 0 ? lsi_gemm_item_flops(largest) / seconds : 0;
+    return status;
 }
 
 /* Collective. Unknown on one rank is unknown. */
 static ls_status measure(const lsi_gemm_list *list, ls_runtime *rt, double *out)
 {
-    double mine = measure_product(list, rt->device), *all;
+    double mine, *all;
     int world = rt->job->world;
 
+    LS_TRY(lsi_runtime_agree(rt, measure_product(list, rt->device, &mine)));
     LS_TRY(lsi_runtime_agree(rt, lsi_memory_alloc((size_t)world * sizeof *all, "speeds", (void **)&all)));
     ls_status status = lsi_job_all_gather(rt->job, &mine, sizeof mine, all);
     *out = 0;

@@ -242,7 +242,9 @@ static void check_numbers(gpu *g, const lsi_gemm_shape *s, const lsi_gemm_algori
     CHECK_OK(g->choices->make(g->device, s, &numbers, &made));
     CHECK_OK(g->choices->settings(&made, &again));
     assert_memory_equal(&numbers, &again, sizeof numbers);
-    assert_true(g->choices->accepts(g->device, s, &made));
+    bool runs;
+    CHECK_OK(g->choices->accepts(g->device, s, &made, &runs));
+    assert_true(runs);
     if (!algorithm->split) {
         again.value[LSI_GEMM_SETTING_reduction] = 1; /* in place: in no fixed order */
         again.value[LSI_GEMM_SETTING_split_k] = 2;

@@ -3,7 +3,7 @@ as marks: which calls the host made in each step, which operations ran for it an
 queued, also those of a recorded step."""
 import re
 
-CALL = re.compile(r"call thread=(\d+) (\w+)(?: stream=(\d+))?( waits)?( allocates)?(?: (.*))?$")
+CALL = re.compile(r"call thread=(\d+) (\w+)(?: stream=(\d+))?(?: device=\d+)?( waits)?( allocates)?(?: (.*))?$")
 QUEUE = re.compile(r"queue stream=(\d+)(?: node=(\d+))? (.*)$")
 RUN = re.compile(r"run stream=(\d+) from=([\d.]+) to=([\d.]+)(?: node=(\d+))? (.*)$")
 

@@ -40,13 +40,20 @@ FACTORS = {
     "checkpoint.keep": [1, 3],
     "checkpoint.best": ["none", "loss"],
     "checkpoint.on_error": ["continue", "stop"],
+    "device.cpu_affinity": ["inherit", "auto"],
+    "monitor.interval": ["0s", "0.1s"],
     "log.level": ["warn", "info"],
     "log.trace": ["", "trace.json"],
 }
 LEFT_OUT = {
     "model.init_from": "what lies there are other weights", "train.max_time": "ends the run", "data.val": "a path",
     "data.val_labels": "a path", "checkpoint.dir": "a path", "log.dir": "a path", "log.metrics": "a path",
-    "checkpoint.resume": "goes on from somewhere else",
+    "checkpoint.resume": "goes on from somewhere else", "monitor.port": "one for all runs of a host",
+    "monitor.textfile": "a path", "device.leases": "a path",
+    # Which GPUs, of four equal ones: tests/device tries them.
+    **dict.fromkeys((f"device.{key}" for key in (
+        "select", "min_free", "max_utilization", "min_capability", "name", "exclude", "idle", "links", "sharing", "mixed",
+        "wait", "priority", "reserve", "sample")), "which GPUs"),
 }
 
 

@@ -43,7 +43,10 @@ static void expect_common(ls_device *device, const lsi_gemm_list *list, const ls
     uint32_t mine = 0, *all = calloc((size_t)job->world, sizeof *all), common = ~0u;
 
     for (int p = 0; p < n; p++) {
-        mine |= (uint32_t)choices->accepts(device, shape, &rank0[p]) << p;
+        bool runs;
+
+        CHECK_OK(choices->accepts(device, shape, &rank0[p], &runs));
+        mine |= (uint32_t)runs << p;
     }
     CHECK_OK(lsi_job_all_gather(job, &mine, sizeof mine, all));
     for (int r = 0; r < job->world; r++) {
@@ -111,7 +114,10 @@ static void unlike_gpus_agree(void **unused)
 
         /* Otherwise this test would show nothing: a rank does not run what rank 0 would take. */
         if (job->world > 1 && job->rank == 1 && i == 0) {
-            assert_false(lsi_gemm_choices_of(device)->accepts(device, &items[i].shape, &proposal[0]));
+            bool runs;
+
+            CHECK_OK(lsi_gemm_choices_of(device)->accepts(device, &items[i].shape, &proposal[0], &runs));
+            assert_false(runs);
         }
         CHECK_OK(lsi_gemm_agree(job, device, &list, NULL));
         expect_common(device, &list, proposal, n);

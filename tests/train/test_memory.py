@@ -25,7 +25,7 @@ def planned(case, values, np):
     result = case.run([path, "--dry-run"], np)
     case.check(result.returncode == 0, f"--dry-run at np={np}: {result.stderr}")
     lines = [line.strip() for line in (result.stdout + result.stderr).splitlines()]
-    header = next(i for i, line in enumerate(lines) if line.startswith("rank "))
+    header = next(i for i, line in enumerate(lines) if line.startswith("rank  lanes"))
     names = re.split(r" {2,}", lines[header])
     rows = [dict(zip(names, map(int, line.split()))) for line in lines[header + 1:header + 1 + np]]
     case.check([row["rank"] for row in rows] == list(range(np)), f"--dry-run at np={np}: one line per rank: {rows}")

@@ -220,6 +220,11 @@ const char *lsi_cuda_device_variant(ls_device *device)
     return ((lsi_cuda_device *)device)->variant;
 }
 
+int lsi_cuda_ordinal(ls_device *device)
+{
+    return ((lsi_cuda_device *)device)->ordinal;
+}
+
 int lsi_cuda_capability(ls_device *device)
 {
     return ((lsi_cuda_device *)device)->capability;

@@ -16,6 +16,7 @@ lsi_cuda_extension *lsi_cuda_extension_find(ls_device *device, const void *key);
 void lsi_cuda_extension_keep(ls_device *device, lsi_cuda_extension *extension);
 
 /* How the device was opened, for kernels that choose by it. */
+int lsi_cuda_ordinal(ls_device *device);    /* CUDA's number of it, for messages */
 int lsi_cuda_capability(ls_device *device); /* 10 x major + minor */
 bool lsi_cuda_uses_tf32(ls_device *device);
 /* What it is, in parts: "NAME, 108 SMs, sm080", and "cuBLASLt 13.0.0". Valid while it is open. */
