@@ -26,6 +26,7 @@
 #include "comm/arena.h"
 #include "comm/registry.h"
 #include "job/job.h"
+#include "median.h"
 
 #ifndef LOCKSTEP_HAVE_MPI
 int main(void)
@@ -67,19 +68,6 @@ typedef struct result {
     long wrong;
 } result;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 /* ---- what the machine can do --------------------------------------------------------------------------------- */
 
 static void copy_streaming(float *to, const float *from, size_t n)
@@ -115,7 +103,7 @@ static ls_status measure_copy(bench *b, double *out)
     }
     b->device->backend->release(b->device, LS_MEM_PINNED, BYTES, from);
     b->device->backend->release(b->device, LS_MEM_PINNED, BYTES, to);
-    *out = (double)BYTES * b->job->world / median(seconds, REPS);
+    *out = (double)BYTES * b->job->world / bench_median(seconds, REPS);
     return LS_OK;
 }
 
@@ -143,7 +131,7 @@ static ls_status measure_ping(bench *b, double *out)
         seconds[rep] = (lsi_clock_seconds() - start) / (2.0 * TRIPS);
         LS_TRY(lsi_job_max(b->job, &seconds[rep], 1));
     }
-    *out = median(seconds, REPS);
+    *out = bench_median(seconds, REPS);
     return LS_OK;
 }
 
@@ -254,7 +242,7 @@ static ls_status measure_size(bench *b, int64_t n, bool in_place, result out[N_V
         }
     }
     for (int v = 0; v < N_VARIANTS; v++) {
-        out[v].seconds = median(seconds[v], b->n_reps);
+        out[v].seconds = bench_median(seconds[v], b->n_reps);
     }
     return LS_OK;
 }

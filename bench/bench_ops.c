@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "median.h"
 #include "ops_cases.h"
 #include "train/runtime.h"
 
@@ -171,13 +172,6 @@ static ls_status elapsed(bench *b, double *seconds)
     return LS_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Seconds of one launch: the median of some replays, behind one that warms up. */
 static ls_status time_launches(bench *b, const work *w, int n_launches, double *seconds)
 {
@@ -196,8 +190,7 @@ static ls_status time_launches(bench *b, const work *w, int n_launches, double *
             times[i] = time / n_launches;
         }
     }
-    qsort(times, N_REPLAYS, sizeof *times, by_value);
-    *seconds = times[N_REPLAYS / 2];
+    *seconds = bench_median(times, N_REPLAYS);
     status = LS_OK;
 out:
     b->backend->recording_destroy(recording);

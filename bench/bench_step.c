@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "data/datasets.h"
 #include "graph/compile.h"
+#include "median.h"
 #include "models/models.h"
 #include "step_clock.h"
 #include "step_floor.h"
@@ -31,22 +32,6 @@ typedef struct bench {
     step_probe before, after;
     step_floor *floor;
 } bench;
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int n)
-{
-    double sorted[STEP_CLOCK_STEPS];
-
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    return n == 0 ? 0.0 : n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
-}
 
 /* ---- measuring ------------------------------------------------------------------------------------------------- */
 
@@ -127,7 +112,9 @@ static double print_rows(const bench *b, double step, double copy)
     for (int i = 0; i < n; i++) {
         int at = i;
 
-        for (; at > 0 && median(rows[order[at - 1]].step, b->n_steps) < median(rows[i].step, b->n_steps); at--) {
+        for (; at > 0 && step_clock_median(rows[order[at - 1]].step, b->n_steps) <
+                             step_clock_median(rows[i].step, b->n_steps);
+             at--) {
             order[at] = order[at - 1];
         }
         order[at] = i;
@@ -135,7 +122,8 @@ static double print_rows(const bench *b, double step, double copy)
     printf("%-18s %-24s %5s %9s %9s %6s %6s\n", "op", "", "n", "ms", "floor", "ratio", "share");
     for (int i = 0; i < n; i++) {
         const step_clock_row *row = &rows[order[i]];
-        double seconds = median(row->step, b->n_steps), least = row->n * step_floor_seconds(b->floor, order[i], copy);
+        double seconds = step_clock_median(row->step, b->n_steps);
+        double least = row->n * step_floor_seconds(b->floor, order[i], copy);
         double library, ours;
 
         floor += least;
@@ -172,7 +160,7 @@ static void print_results(const bench *b)
 {
     const ls_config *c = b->rt->config;
     bool gpt = strcmp(c->model.kind, "gpt") == 0;
-    double step = median(b->step, b->n_steps), copy = b->before.copy;
+    double step = step_clock_median(b->step, b->n_steps), copy = b->before.copy;
     double items = (double)(c->train.global_batch * (gpt ? c->model.context : 1));
 
     printf("%d x %d threads, %s, slots of %lld x %lld, %lld per step, %s%s\n", b->rt->job->world,
@@ -184,7 +172,7 @@ static void print_results(const bench *b)
     double floor = print_rows(b, step, copy);
     double sorted[STEP_CLOCK_STEPS];
     memcpy(sorted, b->step, sizeof sorted);
-    qsort(sorted, (size_t)b->n_steps, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)b->n_steps, sizeof *sorted, bench_by_value);
     printf("step %.4f s (median of %d, %.4f to %.4f)  floor %.4f s  ratio %.3f  %.1f %s/s\n", step, b->n_steps,
            sorted[0], sorted[b->n_steps - 1], floor, step / floor, items / step, gpt ? "tokens" : "samples");
     printf("of the last step: compute %.4f s, collectives %.4f s, from the last gradient to the commit %.4f s\n",

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "median.h"
 
 static struct {
     ls_backend table;
@@ -167,4 +168,12 @@ const step_clock_row *step_clock_rows(int *n)
 double step_clock_last(void)
 {
     return the.last;
+}
+
+double step_clock_median(const double *values, int n)
+{
+    double sorted[STEP_CLOCK_STEPS];
+
+    memcpy(sorted, values, (size_t)n * sizeof *values);
+    return bench_median(sorted, n);
 }

@@ -28,6 +28,8 @@ void step_clock_end(bool count);            /* false: the step does not count, i
 const step_clock_row *step_clock_rows(int *n);
 /* Seconds of the newest op that has run, in a step or not. Its stream must have been waited for. */
 double step_clock_last(void);
+/* Of at most STEP_CLOCK_STEPS values, which stay as they are. */
+double step_clock_median(const double *values, int n);
 
 static inline int step_clock_n_views(const ls_op *op)
 {

@@ -34,22 +34,6 @@ static size_t view_bytes(const ls_view *view)
     return (size_t)view->count * ls_dtype_bytes(view->dtype);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int n)
-{
-    double sorted[STEP_CLOCK_STEPS];
-
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    return n == 0 ? 0.0 : sorted[n / 2];
-}
-
 /* Small numbers of many different bits, read as bf16, as f16 and as f32: subnormal ones and infinities could have a
  * speed of their own. */
 static void fill_scratch(void *memory, size_t bytes, ls_dtype dtype)
@@ -181,8 +165,8 @@ bool step_floor_product(const step_floor *f, int row, double *library, double *o
 
     for (int i = 0; i < f->n_products; i++) {
         if (f->product[i].row == row) {
-            *library = median(f->product[i].library, n);
-            *ours = median(f->product[i].ours, n);
+            *library = step_clock_median(f->product[i].library, n);
+            *ours = step_clock_median(f->product[i].ours, n);
             return true;
         }
     }

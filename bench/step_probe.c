@@ -9,6 +9,7 @@
 #endif
 
 #include "base/clock.h"
+#include "median.h"
 
 enum { BYTES = 256 << 20, PIECE = 256 << 10, REPS = 7, TRIPS = 20000 };
 
@@ -55,13 +56,6 @@ static const ls_op copy_op = {
     .cpu = copy_run,
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static ls_status run_copies(ls_device *device, ls_stream *stream, void *from, void *to, double (*clock)(void),
                             double *out)
 {
@@ -78,8 +72,7 @@ static ls_status run_copies(ls_device *device, ls_stream *stream, void *from, vo
             seconds[i] = one;
         }
     }
-    qsort(seconds, REPS, sizeof *seconds, by_value);
-    *out = 2.0 * BYTES / seconds[REPS / 2];
+    *out = 2.0 * BYTES / bench_median(seconds, REPS);
     return LS_OK;
 }
 
@@ -141,8 +134,7 @@ static ls_status measure_ping(double *out)
         seconds[rep] = (lsi_clock_seconds() - start) / (2 * TRIPS);
         pthread_join(other, NULL);
     }
-    qsort(seconds, REPS, sizeof *seconds, by_value);
-    *out = seconds[REPS / 2];
+    *out = bench_median(seconds, REPS);
     return LS_OK;
 }
 
