@@ -147,8 +147,7 @@ else()
     string(REPLACE ";" " " cuda_architectures_text "${architectures}")
     # GPUs newer than the toolkit compile this when they load it.
     list(APPEND cuda_compile -gencode arch=compute_${newest},code=compute_${newest})
-    string(REPLACE ";" " " listed "${architectures}")
-    message(STATUS "GPUs: CUDA ${CUDAToolkit_VERSION}, compute capabilities ${listed}")
+    message(STATUS "GPUs: CUDA ${CUDAToolkit_VERSION}, compute capabilities ${cuda_architectures_text}")
 endif()
 
 function(lockstep_cuda_link target)

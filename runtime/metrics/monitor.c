@@ -77,12 +77,6 @@ static void add_energy(lsi_monitor *m, int i, const lsi_gpu_numbers *new, double
     m->sampled[i] = now;
 }
 
-static void take_in(lsi_monitor *m, int i, const lsi_gpu_numbers *new, double now)
-{
-    add_energy(m, i, new, now);
-    m->numbers[i] = *new;
-}
-
 /* The GPUs of `node` from a list of theirs. */
 static void take_in_node(lsi_monitor *m, int node, const lsi_gpu_numbers *list)
 {
@@ -92,7 +86,8 @@ static void take_in_node(lsi_monitor *m, int node, const lsi_gpu_numbers *list)
     for (int i = 0, at = 0; i < m->n; i++) {
         if (m->node[i] == node) {
             if (list[at].valid) {
-                take_in(m, i, &list[at], now);
+                add_energy(m, i, &list[at], now);
+                m->numbers[i] = list[at];
             }
             at++;
         }
