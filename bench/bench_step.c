@@ -54,6 +54,14 @@ static ls_status one_step(ls_trainer *t, bool count, double *seconds)
     return LS_OK;
 }
 
+/* All processes copy at the same time, as they do in a step. */
+static ls_status probe(const bench *b, step_probe *out)
+{
+    LS_TRY(step_probe_ping(&out->ping));
+    LS_TRY(lsi_job_barrier(b->rt->job));
+    return step_probe_copy(b->rt->device, step_clock_seconds, &out->copy);
+}
+
 static ls_status measure(bench *b)
 {
     ls_runtime *rt = b->rt;
@@ -66,7 +74,7 @@ static ls_status measure(bench *b)
         LS_TRY(lsi_job_max(rt->job, &seconds, 1));
         if (i == -WARM_UP) {
             b->first = lsi_clock_seconds();
-            LS_TRY(step_probe_measure(rt->device, step_clock_seconds, &b->before));
+            LS_TRY(probe(b, &b->before));
             LS_TRY(step_floor_open(rt->device, rt->affinity.threads, b->cpu_time, &b->floor));
         }
         if (i >= 0) {
@@ -75,7 +83,7 @@ static ls_status measure(bench *b)
         }
     }
     LS_TRY(lsi_job_barrier(rt->job));
-    return step_probe_measure(rt->device, step_clock_seconds, &b->after);
+    return probe(b, &b->after);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */
@@ -83,13 +91,12 @@ static ls_status measure(bench *b)
 static void print_form(const step_clock_row *row)
 {
     char text[64] = "";
+    lsi_gemm_args a;
 
-    if (row->op == &lsi_op_gemm) {
-        const lsi_gemm_args *a = (const void *)row->arguments;
-
-        snprintf(text, sizeof text, "%lldx%lldx%lld %c%c%s%s", (long long)a->m, (long long)a->n, (long long)a->k,
-                 a->trans_a ? 'T' : 'N', a->trans_b ? 'T' : 'N', a->bias.count > 0 ? " bias" : "",
-                 a->accumulate ? " +=" : "");
+    if (step_floor_as_product(row, &a)) {
+        snprintf(text, sizeof text, "%lldx%lldx%lld %c%c%s%s", (long long)a.m, (long long)a.n, (long long)a.k,
+                 a.trans_a ? 'T' : 'N', a.trans_b ? 'T' : 'N', a.bias.count > 0 ? " bias" : "",
+                 a.accumulate ? " +=" : "");
     } else {
         const ls_view *views = (const void *)row->arguments;
         int64_t most = 0;
@@ -129,7 +136,9 @@ static double print_rows(const bench *b, double step, double copy)
         floor += least;
         sum += seconds;
         print_form(row);
-        printf(" %5d %9.3f %9.3f %6.2f %6.3f", row->n, seconds * 1e3, least * 1e3, seconds / least, seconds / step);
+        printf(" %5d %9.3f %9.3f ", row->n, seconds * 1e3, least * 1e3);
+        printf(least > 0 ? "%6.2f" : "     -", seconds / least);
+        printf(" %6.3f", seconds / step);
         if (step_floor_product(b->floor, order[i], &library, &ours)) {
             double flops = row->op->flops(row->arguments) * 1e-9;
             printf("   GFLOP/s: here %.0f, library %.0f, alone %.0f", flops * row->n / seconds, flops / library,
@@ -140,6 +149,33 @@ static double print_rows(const bench *b, double step, double copy)
     printf("%-43s %5s %9.3f %9s %6s %6.3f\n", "the rest of the step", "", (step - sum) * 1e3, "", "",
            (step - sum) / step);
     return floor;
+}
+
+/* Ops, all shapes of one together, that need more than 1 / 0.7 of their floor; behind the name, how much of it. */
+static void print_slow_ops(const bench *b, double step, double copy)
+{
+    int n;
+    const step_clock_row *rows = step_clock_rows(&n);
+    double slow = 0.0;
+
+    printf("slower than their floor by 1 / 0.7:");
+    for (int i = 0; i < n; i++) {
+        double seconds = 0.0, least = 0.0;
+        bool first = true;
+
+        for (int k = 0; k < n; k++) {
+            if (rows[k].op == rows[i].op) {
+                first = first && k >= i;
+                seconds += step_clock_median(rows[k].step, b->n_steps);
+                least += rows[k].n * step_floor_seconds(b->floor, k, copy);
+            }
+        }
+        if (first && least < 0.7 * seconds) {
+            printf(" %s %.2f (%.2f %%),", rows[i].op->name, seconds / least, 100 * seconds / step);
+            slow += seconds;
+        }
+    }
+    printf(" together %.2f %% of the step\n", 100 * slow / step);
 }
 
 static void print_memory(const bench *b)
@@ -170,6 +206,7 @@ static void print_results(const bench *b)
     printf("copy %.1f to %.1f GB/s read and written, ping %.0f to %.0f ns\n", b->before.copy * 1e-9,
            b->after.copy * 1e-9, b->before.ping * 1e9, b->after.ping * 1e9);
     double floor = print_rows(b, step, copy);
+    print_slow_ops(b, step, copy);
     double sorted[STEP_CLOCK_STEPS];
     memcpy(sorted, b->step, sizeof sorted);
     qsort(sorted, (size_t)b->n_steps, sizeof *sorted, bench_by_value);
@@ -299,6 +336,11 @@ int main(int argc, char **argv)
             slot = argv[++i];
         } else if (strcmp(argv[i], "--cpu-time") == 0) {
             b.cpu_time = true;
+        } else if (strcmp(argv[i], "--help") == 0) {
+            puts("bench_step [--model gpt2|bytes|mlp] [--slot BxT] [--steps N] [--cpu-time] section.key=value...\n"
+                 "Times training steps and every op in them against their floors; bench/README.md says more.");
+            lsi_job_close(&job);
+            return 0;
         } else {
             own[n_own++] = argv[i];
         }

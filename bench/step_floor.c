@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -11,6 +12,9 @@
 #include "kernels/gemm_path.h"
 
 void omp_set_num_threads(int n);
+
+/* Longer than the library's threads spin behind a call, in the way of our own. */
+enum { SPIN_NS = 5000000 };
 
 /* Of one row of the clock that is a product. */
 typedef struct product {
@@ -28,6 +32,31 @@ struct step_floor {
     int n_products, n_measured;
     product product[STEP_CLOCK_ROWS];
 };
+
+#define FROM(args) \
+    (lsi_gemm_args){.a = (args)->a, .b = (args)->b, .m = (args)->m, .n = (args)->n, .k = (args)->k, \
+                    .trans_a = (args)->trans_a, .trans_b = (args)->trans_b}
+bool step_floor_as_product(const step_clock_row *row, lsi_gemm_args *out)
+{
+    if (row->op == &lsi_op_gemm) {
+        *out = *(const lsi_gemm_args *)(const void *)row->arguments;
+    } else if (row->op == &lsi_op_gemm_gelu) {
+        const lsi_gemm_gelu_args *a = (const void *)row->arguments;
+
+        *out = FROM(a);
+        out->bias = a->bias;
+        out->c = a->x;
+    } else if (row->op == &lsi_op_gemm_gelu_bwd) {
+        const lsi_gemm_gelu_bwd_args *a = (const void *)row->arguments;
+
+        *out = FROM(a);
+        out->c = a->dx;
+    } else {
+        return false;
+    }
+    return true;
+}
+#undef FROM
 
 static size_t view_bytes(const ls_view *view)
 {
@@ -60,11 +89,12 @@ ls_status step_floor_open(ls_device *device, int n_threads, bool cpu_time, step_
     *f = (step_floor){.device = device, .n_threads = n_threads, .cpu_time = cpu_time};
     *out = f;
     for (int i = 0; i < n_rows; i++) {
-        if (row[i].op != &lsi_op_gemm) {
+        lsi_gemm_args a;
+
+        if (!step_floor_as_product(&row[i], &a)) {
             continue;
         }
-        const lsi_gemm_args *a = (const void *)row[i].arguments;
-        const ls_view *views[3] = {&a->a, &a->b, &a->c};
+        const ls_view *views[3] = {&a.a, &a.b, &a.c};
 
         f->product[f->n_products++].row = i;
         for (int v = 0; v < 3; v++) {
@@ -129,17 +159,19 @@ static int call_library(const step_floor *f, const lsi_gemm_args *a)
 static ls_status measure_one(step_floor *f, product *p)
 {
     int n_rows;
-    lsi_gemm_args a = *(const lsi_gemm_args *)(const void *)step_clock_rows(&n_rows)[p->row].arguments;
+    lsi_gemm_args a;
     int at = f->n_measured % STEP_CLOCK_STEPS;
     /* By cpu time on one thread: the library's threads spin while they wait. */
     int threads = f->cpu_time ? 1 : f->n_threads;
 
+    step_floor_as_product(&step_clock_rows(&n_rows)[p->row], &a);
     omp_set_num_threads(threads);
     double start = step_clock_seconds();
     int status = call_library(f, &a);
     p->library[at] = step_clock_seconds() - start;
     LS_REQUIRE(status == 0, LS_ERR_DEVICE, "the library refused a product of %lld x %lld x %lld", (long long)a.m,
                (long long)a.n, (long long)a.k);
+    nanosleep(&(struct timespec){.tv_nsec = SPIN_NS}, NULL);
     a.a.data = f->scratch[0];
     a.b.data = f->scratch[1];
     a.c.data = f->scratch[2];
@@ -203,6 +235,14 @@ static double bytes_of(const step_clock_row *row)
     return bytes;
 }
 
+/* 0: the row is no product. */
+static double product_seconds(const step_floor *f, int row)
+{
+    double library, ours;
+
+    return !step_floor_product(f, row, &library, &ours) ? 0.0 : library < ours ? library : ours;
+}
+
 /* FLOPs per second of the step's products, at their floors. */
 static double product_rate(const step_floor *f)
 {
@@ -214,7 +254,7 @@ static double product_rate(const step_floor *f)
         const step_clock_row *row = &rows[f->product[i].row];
 
         flops += row->n * row->op->flops(row->arguments);
-        seconds += row->n * step_floor_seconds(f, f->product[i].row, 1.0);
+        seconds += row->n * product_seconds(f, f->product[i].row);
     }
     return seconds > 0.0 ? flops / seconds : 0.0;
 }
@@ -223,14 +263,14 @@ double step_floor_seconds(const step_floor *f, int row, double copy)
 {
     int n_rows;
     const step_clock_row *r = &step_clock_rows(&n_rows)[row];
-    double library, ours, rate;
+    double rate;
 
-    if (step_floor_product(f, row, &library, &ours)) {
-        return library < ours ? library : ours;
+    if (r->op == &lsi_op_gemm) {
+        return product_seconds(f, row);
     }
     if (r->op == &lsi_op_attention_fwd || r->op == &lsi_op_attention_bwd) {
         rate = 0.5 * product_rate(f);
         return rate > 0.0 ? r->op->flops(r->arguments) / rate : 0.0;
     }
-    return bytes_of(r) / copy;
+    return product_seconds(f, row) + bytes_of(r) / copy;
 }

@@ -13,6 +13,8 @@ void step_floor_close(step_floor **floor);
 LS_MUST_USE ls_status step_floor_measure(step_floor *floor);
 /* Seconds of one launch of the clock's row i, at `copy` bytes read and written per second. */
 double step_floor_seconds(const step_floor *floor, int row, double copy);
+/* The product in an op that is one, with a GELU or without; its memory is the op's. False: the row is no product. */
+bool step_floor_as_product(const step_clock_row *row, lsi_gemm_args *out);
 /* Medians of a product: the library's call, our op. False: the row is no product. */
 bool step_floor_product(const step_floor *floor, int row, double *library, double *ours);
 

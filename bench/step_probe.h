@@ -9,8 +9,10 @@ typedef struct step_probe {
     double ping;        /* seconds for a word to get from one thread to another */
 } step_probe;
 
-/* The copy runs on the device's compute threads; the ping-pong on two threads of its own. */
-LS_MUST_USE ls_status step_probe_measure(ls_device *device, double (*clock)(void), step_probe *out);
+/* On two threads of its own, which bear that other processes run on their cores. */
+LS_MUST_USE ls_status step_probe_ping(double *out);
+/* On the device's compute threads; bandwidth of this process alone. */
+LS_MUST_USE ls_status step_probe_copy(ls_device *device, double (*clock)(void), double *out);
 /* Whether one number is more than a fifth away from the other. */
 bool step_probe_differs(const step_probe *before, const step_probe *after);
 
