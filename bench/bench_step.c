@@ -48,7 +48,9 @@ static ls_status one_step(ls_trainer *t, bool count, double *seconds)
         LS_TRY(ls_trainer_backward(t, slot));
     }
     LS_TRY(ls_trainer_end(t, &info));
-    LS_TRY(ls_trainer_settle(t, &info));
+    /* The gather of the weights belongs to the step that follows; settling would make one more. */
+    LS_TRY(lsi_trainer_collect(t));
+    LS_TRY(t->backend->stream_sync(t->compute));
     step_clock_end(count);
     *seconds = step_clock_seconds() - start;
     return LS_OK;
@@ -82,6 +84,7 @@ static ls_status measure(bench *b)
             LS_TRY(step_floor_measure(b->floor));
         }
     }
+    LS_TRY(ls_trainer_settle(b->trainer, NULL));
     LS_TRY(lsi_job_barrier(rt->job));
     return probe(b, &b->after);
 }
