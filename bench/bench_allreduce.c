@@ -344,9 +344,13 @@ static ls_status measure_all(bench *b, const int64_t *sizes, int n_sizes)
     if (speaks) {
         printf("# after: copy bandwidth %.1f GB/s, core to core %.0f ns: the run is %s\n", copy * 1e-9, ping * 1e9,
                valid ? "valid" : "INVALID, the machine has changed");
-        printf("# shm ordered in place: from 64 MB on at least %.2f of its floor and %.2f x mpi ordered; up to 1 MiB "
-               "at least %.2f x MPI_Allreduce\n",
-               s.of_floor, s.to_mpi, s.to_allreduce);
+        if (s.of_floor > 0) {
+            printf("# shm ordered in place, from 64 MB on: at least %.2f of its floor and %.2f x mpi ordered\n",
+                   s.of_floor, s.to_mpi);
+        }
+        if (s.to_allreduce > 0) {
+            printf("# shm ordered in place, up to 1 MiB: at least %.2f x MPI_Allreduce\n", s.to_allreduce);
+        }
     }
     return LS_OK;
 }
