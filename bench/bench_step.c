@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/transport_shm.h"
 #include "data/datasets.h"
 #include "graph/compile.h"
 #include "median.h"
@@ -30,6 +31,7 @@ typedef struct bench {
     double opened, created, first;          /* seconds: before the trainer, with it, behind the first step */
     double step[STEP_CLOCK_STEPS];
     step_probe before, after;
+    lsi_shm_times collectives[2][LSI_SHM_KIND_COUNT];  /* before and behind the steps that count */
     step_floor *floor;
 } bench;
 
@@ -64,6 +66,13 @@ static ls_status probe(const bench *b, step_probe *out)
     return step_probe_copy(b->rt->device, step_clock_seconds, &out->copy);
 }
 
+static void note_collectives(bench *b, bool end)
+{
+    if (strcmp(b->rt->comm->transport->name, "shm") == 0) {
+        memcpy(b->collectives[end], ((const lsi_shm_comm *)b->rt->comm)->times, sizeof b->collectives[end]);
+    }
+}
+
 static ls_status measure(bench *b)
 {
     ls_runtime *rt = b->rt;
@@ -72,6 +81,9 @@ static ls_status measure(bench *b)
         double seconds;
 
         LS_TRY(lsi_job_barrier(rt->job));
+        if (i == 0) {
+            note_collectives(b, false);
+        }
         LS_TRY(one_step(b->trainer, i >= 0, &seconds));
         LS_TRY(lsi_job_max(rt->job, &seconds, 1));
         if (i == -WARM_UP) {
@@ -84,6 +96,7 @@ static ls_status measure(bench *b)
             LS_TRY(step_floor_measure(b->floor));
         }
     }
+    note_collectives(b, true);
     LS_TRY(ls_trainer_settle(b->trainer, NULL));
     LS_TRY(lsi_job_barrier(rt->job));
     return probe(b, &b->after);
@@ -181,6 +194,29 @@ static void print_slow_ops(const bench *b, double step, double copy)
     printf(" together %.2f %% of the step\n", 100 * slow / step);
 }
 
+/* Seconds of the collectives over shared memory, of their bytes at the copy's bandwidth, and of waiting for whoever was
+ * later: that is computing, not communication. */
+static void print_collectives(const bench *b, double copy)
+{
+    lsi_shm_times all = {0};
+
+    if (b->rt->job->world == 1 || strcmp(b->rt->comm->transport->name, "shm") != 0) {
+        return;
+    }
+    for (int k = 0; k < LSI_SHM_KIND_COUNT; k++) {
+        const lsi_shm_times *end = &b->collectives[1][k], *start = &b->collectives[0][k];
+
+        all.bytes += end->bytes - start->bytes;
+        all.work += (end->work - start->work) / b->n_steps;
+        all.done += (end->done - start->done) / b->n_steps;
+        all.ready += (end->ready - start->ready) / b->n_steps;
+    }
+    double least = (double)all.bytes / b->n_steps / copy;
+    printf("collectives of a step: %.4f s at work, %.4f s until all were done, %.4f s for their bytes at the copy's "
+           "bandwidth: ratio %.2f; %.4f s until all were ready\n",
+           all.work, all.done, least, (all.work + all.done) / least, all.ready);
+}
+
 static void print_memory(const bench *b)
 {
     const lsi_memory_account *account = &b->rt->account;
@@ -217,6 +253,7 @@ static void print_results(const bench *b)
            sorted[0], sorted[b->n_steps - 1], floor, step / floor, items / step, gpt ? "tokens" : "samples");
     printf("of the last step: compute %.4f s, collectives %.4f s, from the last gradient to the commit %.4f s\n",
            b->trainer->times.compute, b->trainer->times.comm, b->trainer->times.comm_exposed);
+    print_collectives(b, copy);
     if (!b->cpu_time) {
         printf("start-up: trainer made in %.3f s, first step done %.3f s later: %.2f steps\n", b->created - b->opened,
                b->first - b->created, (b->first - b->created) / step);
