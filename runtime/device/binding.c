@@ -1,5 +1,6 @@
 #include "device/binding.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "device/cuda_driver.h"
 #include "device/decide.h"
 #include "device/inventory_source.h"
 #include "device/local_rank.h"
@@ -18,6 +20,13 @@
 #include "job/stop.h"
 
 enum { VIEW_MAX = 16, POLL_MILLISECONDS = 250 };
+
+/* How long a GPU that CUDA refused is left alone by a job that waits. */
+static const double occupied_seconds = 5;
+
+typedef struct uuid_text {
+    char text[LSI_GPU_UUID];
+} uuid_text;
 
 /* What a process sees, for the one that decides. */
 typedef struct brief {
@@ -52,6 +61,8 @@ typedef struct binder {
     int turn, n_turns;   /* containers of one machine are hosts that share a folder of leases: they decide in turn */
     double deadline;     /* on this process's clock */
     bool said;           /* that the job waits */
+    uuid_text *refused;       /* of all ranks: the GPU that CUDA refused in this round, "": none */
+    double occupied_until[LSI_GPU_MAX]; /* by place */
 } binder;
 
 static bool decides(const binder *b)
@@ -186,14 +197,19 @@ static ls_status decide(binder *b, decision *out)
 {
     lsi_select_ranks ranks = {b->job->n_local, b->sees};
     lsi_choice choice;
+    bool occupied[LSI_GPU_MAX];
     lsi_decide_options options = {
         .rules = lsi_select_rules_of(b->config),
         .priority = lsi_lease_priority(b->config->device.priority),
         .reserve = b->config->device.wait > 0 ? (int)b->config->device.reserve : 0,
+        .occupied = occupied,
         .leases = b->binding->leases,
         .host = b->job->host,
     };
 
+    for (int i = 0; i < LSI_GPU_MAX; i++) {
+        occupied[i] = lsi_clock_seconds() < b->occupied_until[i];
+    }
     if (b->binding->leases != NULL) {
         LS_TRY(lsi_lease_lock(b->binding->leases, LSI_DECIDE_LOCK_SECONDS));
     }
@@ -259,18 +275,81 @@ static ls_status one_turn(binder *b, int turn, bool *again)
     return status;
 }
 
+/* ---- GPUs in exclusive compute mode
+ * ------------------------------------------------------------------------------------ */
+
+static void give_back(lsi_binding *binding)
+{
+    if (binding->held) {
+        lsi_cuda_driver_let_go(binding->gpu.ordinal);
+        binding->held = false;
+    }
+    if (binding->leases != NULL) {
+        lsi_lease_release(binding->leases);
+    }
+}
+
+/* A job that does not wait, or has waited long enough, does not try it again: so every round has one GPU less. */
+static void remember_refused(binder *b, int rank)
+{
+    const char *text = b->refused[rank].text;
+    int place = lsi_inventory_find_uuid(b->inventory, text);
+    double now = lsi_clock_seconds();
+
+    if (place == LSI_GPU_UNKNOWN) {
+        return;
+    }
+    if (rank == b->job->rank && b->occupied_until[place] == 0) {
+        lsi_log_warn("host %s: rank %d was given GPU %s in exclusive compute mode, and another process had it first: "
+                     "the job chooses again",
+                     b->job->host, rank, text);
+    }
+    b->occupied_until[place] = now < b->deadline ? now + occupied_seconds : HUGE_VAL;
+}
+
+/* Collective. Such a GPU is the process's that first makes a context on it, whatever was seen when it was chosen; so
+ * contexts are made here, where another one can still be chosen. *refused: some rank came too late, and all have given
+ * back what they had. */
+static ls_status hold_exclusive(binder *b, bool *refused)
+{
+    lsi_binding *binding = b->binding;
+    uuid_text mine = {""};
+
+    *refused = false;
+    if (binding->gpu.compute_mode == LSI_COMPUTE_EXCLUSIVE) {
+        lsi_cuda_hold hold = lsi_cuda_driver_hold(binding->gpu.ordinal);
+
+        binding->held = hold == LSI_CUDA_HELD;
+        if (hold == LSI_CUDA_OCCUPIED) {
+            memcpy(mine.text, binding->gpu.uuid, sizeof mine.text);
+        }
+    }
+    LS_TRY(lsi_job_agree(b->job, lsi_job_all_gather(b->job, &mine, sizeof mine, b->refused)));
+    for (int r = 0; r < b->job->world; r++) {
+        if (b->refused[r].text[0] != '\0') {
+            *refused = true;
+            remember_refused(b, r);
+        }
+    }
+    return LS_OK;
+}
+
 /* Collective. All hosts have GPUs, or none keeps any: two jobs that wait for each other's halves would wait for ever.
  */
-static ls_status one_round(binder *b, bool *again)
+static ls_status one_round(binder *b, bool *again, bool *refused)
 {
     ls_status status = LS_OK;
 
-    *again = false;
+    *again = *refused = false;
     for (int turn = 0; turn < b->n_turns && status == LS_OK && !*again; turn++) {
         status = one_turn(b, turn, again);
     }
-    if (*again && b->binding->leases != NULL) {
-        lsi_lease_release(b->binding->leases);
+    if (status == LS_OK && !*again) {
+        status = hold_exclusive(b, refused);
+        *again = *refused;
+    }
+    if (*again) {
+        give_back(b->binding);
     }
     return status;
 }
@@ -322,7 +401,7 @@ static ls_status wait_or_fail(binder *b, ls_status mine)
 static ls_status choose(binder *b)
 {
     ls_status status = LS_OK;
-    bool again = true;
+    bool again = true, refused;
 
     b->deadline = lsi_clock_seconds() + b->config->device.wait;
     /* Load is worth watching where there is a choice. */
@@ -330,11 +409,10 @@ static ls_status choose(binder *b)
         lsi_inventory_sample(b->inventory, b->config->device.sample);
     }
     while (again) {
-        status = one_round(b, &again);
-        if (!again) {
-            break;
+        status = one_round(b, &again, &refused);
+        if (again && !refused) {
+            LS_TRY(wait_or_fail(b, status));
         }
-        LS_TRY(wait_or_fail(b, status));
     }
     if (decides(b) && b->binding->leases != NULL) {
         lsi_lease_unclaim(b->binding->leases);
@@ -432,6 +510,8 @@ static ls_status prepare(binder *b, const char *name)
     b->decisions = memory;
     LS_TRY(lsi_memory_alloc((size_t)world * sizeof *b->sees, "views of GPUs", &memory));
     b->sees = memory;
+    LS_TRY(lsi_memory_alloc((size_t)world * sizeof *b->refused, "choices of GPUs", &memory));
+    b->refused = memory;
     LS_TRY(lsi_inventory_open(&b->inventory));
     if (b->config->device.leases[0] != '\0') {
         LS_TRY(lsi_lease_open(b->config->device.leases, b->binding->what, &b->binding->leases));
@@ -487,6 +567,7 @@ ls_status lsi_binding_open(lsi_job *job, const ls_config *config, const char *na
     lsi_memory_free(b.views);
     lsi_memory_free(b.decisions);
     lsi_memory_free(b.sees);
+    lsi_memory_free(b.refused);
     if (status != LS_OK) {
         lsi_binding_close(&b.binding);
         return status;
@@ -498,6 +579,7 @@ ls_status lsi_binding_open(lsi_job *job, const ls_config *config, const char *na
 void lsi_binding_close(lsi_binding **binding)
 {
     if (*binding != NULL) {
+        give_back(*binding);
         lsi_lease_close(&(*binding)->leases);
         lsi_memory_free(*binding);
         *binding = NULL;

@@ -12,6 +12,7 @@ typedef struct lsi_binding {
     lsi_gpu gpu;        /* what this process was given */
     lsi_leases *leases; /* NULL: device.leases is empty */
     char what[64];      /* what others read of this job */
+    bool held;          /* its context is made: a GPU in exclusive compute mode is this process's alone */
 } lsi_binding;
 
 /* Collective. `name` is the job's for other users of the host. Waits up to device.wait; a request to stop ends that

@@ -15,10 +15,13 @@
     X(cuDeviceTotalMem_v2, (size_t * out, int device))                                                                 \
     X(cuDeviceGetAttribute, (int *out, int which, int device))                                                         \
     X(cuDeviceGetUuid, (void *out, int device))                                                                        \
-    X(cuDeviceGetUuid_v2, (void *out, int device))
+    X(cuDeviceGetUuid_v2, (void *out, int device))                                                                     \
+    X(cuDevicePrimaryCtxRetain, (void **out, int device))                                                              \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))
 
 enum {
     RESULT_OK = 0,
+    RESULT_UNAVAILABLE = 46, /* CUDA_ERROR_DEVICE_UNAVAILABLE */
     RESULT_NO_DEVICE = 100,
     RESULT_MISSING = 500, /* CUDA_ERROR_NOT_FOUND: here, a driver without the function */
     RESULT_MISMATCH = 803 /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
@@ -119,5 +122,36 @@ void lsi_cuda_driver_look(lsi_cuda_seen *out, int room, lsi_cuda_view *view)
     view->n = view->n < room ? view->n : room;
     for (int i = 0; i < view->n; i++) {
         read_device(&d, i, &out[i]);
+    }
+}
+
+lsi_cuda_hold lsi_cuda_driver_hold(int ordinal)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *context;
+    int device, code;
+    driver d;
+
+    if (library == NULL) {
+        return LSI_CUDA_NOT_HELD;
+    }
+    look_up(library, &d);
+    code = CALL(&d, cuDeviceGet, &device, ordinal);
+    if (code == RESULT_OK) {
+        code = CALL(&d, cuDevicePrimaryCtxRetain, &context, device);
+    }
+    return code == RESULT_OK ? LSI_CUDA_HELD : code == RESULT_UNAVAILABLE ? LSI_CUDA_OCCUPIED : LSI_CUDA_NOT_HELD;
+}
+
+void lsi_cuda_driver_let_go(int ordinal)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int device;
+    driver d;
+
+    if (library != NULL) {
+        look_up(library, &d);
+        if (CALL(&d, cuDeviceGet, &device, ordinal) == RESULT_OK) {
+            (void)CALL(&d, cuDevicePrimaryCtxRelease_v2, device);
+        }
     }
 }

@@ -123,6 +123,9 @@ ls_status lsi_decide(lsi_inventory *inventory, const lsi_decide_options *options
     lsi_failure why;
 
     look_again(inventory);
+    for (int i = 0; i < inventory->n && options->occupied != NULL; i++) {
+        taken[i].occupied = options->occupied[i];
+    }
     if (options->leases != NULL) {
         LS_TRY(read_leases(inventory, options, taken));
         LS_TRY(read_claims(inventory, options, taken));

@@ -9,6 +9,7 @@ typedef struct lsi_decide_options {
     lsi_select_rules rules;
     lsi_priority priority;
     int reserve;        /* GPUs to claim when the choice fails and waiting can help; 0: none */
+    const bool *occupied; /* by place: refused by CUDA a moment ago; NULL: none */
     lsi_leases *leases; /* locked by the caller (lsi_lease_lock); NULL: there are none */
     const char *host;   /* for messages */
 } lsi_decide_options;

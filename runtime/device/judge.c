@@ -133,6 +133,10 @@ static bool is_taken(const lsi_judge *j, int place, lsi_verdict *out)
     if (gpu->compute_mode == LSI_COMPUTE_EXCLUSIVE && first_user(gpu) != NULL) {
         return reject(out, LSI_REJECT_EXCLUSIVE, "its compute mode is exclusive and %s has it", name_user(gpu).text);
     }
+    if (taken != NULL && taken->occupied) {
+        return reject(out, LSI_REJECT_OCCUPIED,
+                      "in exclusive compute mode, and CUDA says that another process has it (device unavailable, 46)");
+    }
     return false;
 }
 

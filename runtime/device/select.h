@@ -42,6 +42,7 @@ typedef enum lsi_reject {
     LSI_REJECT_LEASED,
     LSI_REJECT_RESERVED,  /* a waiting job of higher priority has a claim on it */
     LSI_REJECT_EXCLUSIVE, /* exclusive compute mode, and a process has it */
+    LSI_REJECT_OCCUPIED,  /* likewise, as CUDA said when it was to be opened */
     LSI_REJECT_BUSY,      /* device.idle, and a process computes on it */
     LSI_REJECT_MEMORY,
     LSI_REJECT_UTILIZATION
@@ -52,9 +53,10 @@ typedef struct lsi_verdict {
     char reason[144]; /* for people: "2.9 GiB free, device.min_free is 20G" */
 } lsi_verdict;
 
-/* What is known of leases and claims, by place in the inventory: "" free, else who has it. May be NULL: no leases. */
+/* What is known of leases, claims and refusals, by place in the inventory. May be NULL: nothing is. */
 typedef struct lsi_select_taken {
     bool leased, reserved;
+    bool occupied; /* CUDA refused it to a process of this job a moment ago */
     char holder[112];
 } lsi_select_taken;
 

@@ -70,7 +70,7 @@ def check_refusals(case):
         ("tf32 on Volta", old, {"precision.compute": "tf32"}, {}, 5, ["needs compute capability 8.0", "f32"]),
         ("f16 without tensor cores", small, {"precision.compute": "f16"}, {}, 0, ["no tensor cores", "GTX 1650"]),
         ("exclusive, NVML absent", taken, {}, {"CUSIM_NVML_FAIL": "nvmlInit_v2=12"}, 5,
-         ["exclusive compute mode", "0000:10:00.0", "device.exclude"]),
+         ["exclusive compute mode", "GPU-a0000000", "device.wait"]),
     ]
     for what, path, keys, env, code, parts in cases:
         folder = tempfile.mkdtemp(dir=case.folder)

@@ -1,6 +1,7 @@
 /* A libcuda.so.1 that tells of the described machine what the driver tells without a context: how many devices this
- * process sees, and what they are. Programs open it by name; nothing else of the driver is in it, so a caller that
- * wants more than to look fails. The first cuInit fixes what is seen, as in the real one. */
+ * process sees, and what they are. A context is refused as by the described GPU, else it is nothing but a number.
+ * Programs open it by name; nothing else of the driver is in it, so a caller that wants more than to look fails. The
+ * first cuInit fixes what is seen, as in the real one. */
 #include "machine.h"
 
 #include <pthread.h>
@@ -10,11 +11,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { OK = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999 };
+enum { OK = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, UNAVAILABLE = 46, NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cusim_machine machine;
 static cusim_visible seen[CUSIM_MAX_GPUS];
+static int n_contexts[CUSIM_MAX_GPUS];
 static int n_seen, code_of_init = NOT_INITIALIZED;
 
 EXPORT int cuInit(unsigned flags);
@@ -26,6 +28,8 @@ EXPORT int cuDeviceTotalMem_v2(size_t *out, int device);
 EXPORT int cuDeviceGetAttribute(int *out, int which, int device);
 EXPORT int cuDeviceGetUuid(void *out, int device);
 EXPORT int cuDeviceGetUuid_v2(void *out, int device);
+EXPORT int cuDevicePrimaryCtxRetain(void **out, int device);
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device);
 
 static int initialize(void)
 {
@@ -176,4 +180,35 @@ int cuDeviceGetUuid_v2(void *out, int device)
     int code = find(device, &gpu);
 
     return code == OK ? give_uuid(gpu.uuid, out) : code;
+}
+
+int cuDevicePrimaryCtxRetain(void **out, int device)
+{
+    cusim_gpu gpu;
+    int code = find(device, &gpu);
+
+    if (code == OK && cusim_machine_refuses(&machine, seen[device].gpu)) {
+        code = UNAVAILABLE;
+    }
+    if (code == OK) {
+        pthread_mutex_lock(&lock);
+        n_contexts[device]++;
+        pthread_mutex_unlock(&lock);
+        *out = &n_contexts[device];
+    }
+    return code;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    cusim_gpu gpu;
+    int code = find(device, &gpu);
+
+    pthread_mutex_lock(&lock);
+    if (code == OK) {
+        code = n_contexts[device] > 0 ? OK : INVALID_VALUE;
+        n_contexts[device] -= code == OK;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
 }

@@ -39,6 +39,7 @@ typedef struct cusim_gpu {
     int ecc_errors; /* uncorrected */
     int throttle;   /* why clocks are low: NVML's bits */
     bool mig, lost, remap_failed;
+    bool seized; /* in exclusive mode: by a process that NVML does not tell of yet */
     cusim_compute_mode compute_mode;
     size_t memory, memory_used; /* bytes; used: by others than the simulated process */
 } cusim_gpu;
@@ -72,6 +73,10 @@ typedef struct cusim_machine {
 /* Both return 0, or -1 with one line in `error`. parse: `name` is what the line calls the text. */
 int cusim_machine_load(cusim_machine *out, char *error, size_t error_size);
 int cusim_machine_parse(const char *text, const char *name, cusim_machine *out, char *error, size_t error_size);
+
+/* Whether CUDA refuses a context on this GPU: its compute mode is prohibited, or exclusive and another process has it.
+ */
+bool cusim_machine_refuses(const cusim_machine *machine, int gpu);
 
 /* One device as CUDA enumerates it. */
 typedef struct cusim_visible {

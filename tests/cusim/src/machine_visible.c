@@ -169,3 +169,15 @@ cusim_gpu cusim_machine_device(const cusim_machine *machine, cusim_visible devic
     }
     return gpu;
 }
+
+bool cusim_machine_refuses(const cusim_machine *machine, int gpu)
+{
+    const cusim_gpu *g = &machine->gpus[gpu];
+    bool occupied = g->seized;
+
+    for (int i = 0; i < machine->n_processes; i++) {
+        occupied = occupied || (machine->processes[i].gpu == gpu && !machine->processes[i].graphics);
+    }
+    return g->compute_mode == CUSIM_MODE_PROHIBITED || g->lost ||
+           (g->compute_mode == CUSIM_MODE_EXCLUSIVE && occupied);
+}

@@ -149,24 +149,13 @@ cudaError_t cudaPeekAtLastError(void)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* By a process that is not this one. */
-static bool is_occupied(int gpu)
-{
-    for (int i = 0; i < cusim.machine.n_processes; i++) {
-        if (cusim.machine.processes[i].gpu == gpu && !cusim.machine.processes[i].graphics)
-            return true;
-    }
-    return false;
-}
-
 /* A context comes into being with the first call that needs one, as cudaSetDevice does since CUDA 12. */
 static cudaError_t need_context(void)
 {
     cusim_device_state *device = &cusim.devices[cusim_device];
     if (device->has_context)
         return cudaSuccess;
-    bool taken = device->gpu.compute_mode == CUSIM_MODE_EXCLUSIVE && is_occupied(device->visible.gpu);
-    if (device->gpu.compute_mode == CUSIM_MODE_PROHIBITED || device->gpu.lost || taken)
+    if (cusim_machine_refuses(&cusim.machine, device->visible.gpu))
         return cudaErrorDevicesUnavailable;
     device->has_context = true;
     cusim_record("context device=%d", cusim_device);
