@@ -5,6 +5,7 @@
 
 #include "base/failure.h"
 #include "base/memory.h"
+#include "device/lease_fault.h"
 
 static const char *const priorities[] = {"low", "normal", "high"};
 
@@ -27,6 +28,16 @@ static ls_status read_leases(const lsi_inventory *inventory, const lsi_decide_op
         }
     }
     return LS_OK;
+}
+
+static void read_faults(const lsi_inventory *inventory, const lsi_leases *leases, lsi_select_taken *taken)
+{
+    for (int i = 0; i < inventory->n; i++) {
+        const lsi_gpu *gpu = &inventory->gpus[i];
+        const char *uuid = gpu->parent != LSI_GPU_UNKNOWN ? inventory->gpus[gpu->parent].uuid : gpu->uuid;
+
+        taken[i].xid = uuid[0] != '\0' ? lsi_lease_fault_find(leases, uuid) : 0;
+    }
 }
 
 static bool is_used(const lsi_gpu *gpu)
@@ -129,6 +140,7 @@ ls_status lsi_decide(lsi_inventory *inventory, const lsi_decide_options *options
     if (options->leases != NULL) {
         LS_TRY(read_leases(inventory, options, taken));
         LS_TRY(read_claims(inventory, options, taken));
+        read_faults(inventory, options->leases, taken);
     }
     ls_status status = lsi_select(inventory, &options->rules, taken, ranks, options->host, out);
     if (status != LS_OK && out->may_pass && options->reserve > 0 && options->leases != NULL) {

@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
+#include "device/xid.h"
 
 static bool reject(lsi_verdict *out, lsi_reject why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static bool reject(lsi_verdict *out, lsi_reject why, const char *format, ...)
@@ -86,6 +87,19 @@ static bool cannot_be_used(const lsi_judge *j, int place, lsi_verdict *out)
         return reject(out, LSI_REJECT_UNHEALTHY, "its memory is faulty and has no spare rows left");
     }
     return false;
+}
+
+/* Who names a GPU gets it all the same. */
+static bool has_failed(const lsi_judge *j, int place, lsi_verdict *out)
+{
+    int number = j->taken != NULL ? j->taken[place].xid : 0;
+
+    if (number == 0 || j->named) {
+        return false;
+    }
+    lsi_xid xid = lsi_xid_find(number);
+    return reject(out, LSI_REJECT_UNHEALTHY, "Xid %d since the host's start: %s; %s, then remove its .fault file from "
+                  "device.leases", number, xid.words, xid.advice);
 }
 
 static bool is_not_wanted(const lsi_judge *j, int place, lsi_verdict *out)
@@ -170,8 +184,8 @@ static bool is_busy(const lsi_judge *j, int place, lsi_verdict *out)
 void lsi_judge_gpu(const lsi_judge *judge, int place, lsi_verdict *out)
 {
     *out = (lsi_verdict){LSI_REJECT_NO, ""};
-    (void)(cannot_be_used(judge, place, out) || is_not_wanted(judge, place, out) || is_taken(judge, place, out) ||
-           is_busy(judge, place, out));
+    (void)(cannot_be_used(judge, place, out) || is_not_wanted(judge, place, out) || has_failed(judge, place, out) ||
+           is_taken(judge, place, out) || is_busy(judge, place, out));
 }
 
 /* ---- which one is better

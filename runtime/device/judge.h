@@ -10,6 +10,7 @@ typedef struct lsi_judge {
     const lsi_select_rules *rules;
     const lsi_select_taken *taken; /* NULL: nothing is */
     uint64_t seen, listed, excluded;
+    bool named; /* device.select is a list */
 } lsi_judge;
 
 void lsi_judge_gpu(const lsi_judge *judge, int place, lsi_verdict *out);

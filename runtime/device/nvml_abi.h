@@ -17,6 +17,7 @@ enum {
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
+    NVML_ERROR_TIMEOUT = 10,
     NVML_ERROR_GPU_IS_LOST = 15,
     NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
     NVML_ERROR_UNKNOWN = 999
@@ -53,6 +54,18 @@ typedef struct nvmlProcessInfo {
     unsigned long long usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
     unsigned gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
+
+/* An event's type, and what instance it is about when it is about none. */
+#define NVML_EVENT_XID 0x8ull
+#define NVML_INSTANCE_ANY 0xffffffffu
+
+typedef struct nvmlEventSet_st *nvmlEventSet_t;
+
+typedef struct nvmlEventData {
+    nvmlDevice_t device; /* a whole GPU */
+    unsigned long long eventType, eventData;
+    unsigned gpuInstanceId, computeInstanceId;
+} nvmlEventData_t;
 
 /* X(type of the result, name, parameters) */
 #define NVML_FUNCTIONS(X)                                                                                              \
@@ -95,6 +108,11 @@ typedef struct nvmlProcessInfo {
     X(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, int clock, unsigned *out_mhz))                       \
     X(nvmlReturn_t, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, int clock, unsigned *out_mhz))                    \
     X(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *out_bits))    \
+    X(nvmlReturn_t, nvmlEventSetCreate, (nvmlEventSet_t * out))                                                        \
+    X(nvmlReturn_t, nvmlEventSetFree, (nvmlEventSet_t set))                                                            \
+    X(nvmlReturn_t, nvmlEventSetWait_v2, (nvmlEventSet_t set, nvmlEventData_t * out, unsigned milliseconds))           \
+    X(nvmlReturn_t, nvmlDeviceGetSupportedEventTypes, (nvmlDevice_t device, unsigned long long *out_types))            \
+    X(nvmlReturn_t, nvmlDeviceRegisterEvents, (nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set))     \
     X(nvmlReturn_t, nvmlDeviceGetRemappedRows,                                                                         \
       (nvmlDevice_t device, unsigned *out_correctable, unsigned *out_uncorrectable, unsigned *out_pending,             \
        unsigned *out_failed))

@@ -386,6 +386,7 @@ ls_status lsi_select(const lsi_inventory *inventory, const lsi_select_rules *rul
     if (strcmp(rules->select, automatic) == 0 || strcmp(rules->select, in_order) == 0) {
         list_all(&s);
     } else {
+        s.judge.named = true;
         LS_TRY(read_select(&s));
     }
     LS_TRY(read_exclude(&s));

@@ -50,13 +50,14 @@ typedef enum lsi_reject {
 
 typedef struct lsi_verdict {
     lsi_reject reject;
-    char reason[144]; /* for people: "2.9 GiB free, device.min_free is 20G" */
+    char reason[224]; /* for people: "2.9 GiB free, device.min_free is 20G" */
 } lsi_verdict;
 
 /* What is known of leases, claims and refusals, by place in the inventory. May be NULL: nothing is. */
 typedef struct lsi_select_taken {
     bool leased, reserved;
     bool occupied; /* CUDA refused it to a process of this job a moment ago */
+    int xid;       /* it told of this fatal Xid since the host was started (lease_fault.h); 0: of none */
     char holder[112];
 } lsi_select_taken;
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/inventory_text.h"
+#include "device/xid.h"
 
 /* Of a hint: seen in so many samples in a row, so that a moment is no news. */
 enum { SLOW_SAMPLES = 3, SHARED_SAMPLES = 2, SAID = -1 };
@@ -22,13 +23,14 @@ static ls_status allocate(lsi_watch *w, int world)
     size_t n = (size_t)world;
     void *memory;
 
-    LS_TRY(lsi_memory_alloc(n * (sizeof(double) + sizeof(char *) + sizeof(int64_t) + 2 * sizeof(int)), "watching",
+    LS_TRY(lsi_memory_alloc(n * (sizeof(double) + sizeof(char *) + sizeof(int64_t) + 3 * sizeof(int)), "watching",
                             &memory));
     w->column = memory;
     w->texts = (const char **)(void *)(w->column + n);
     w->ranks = (int64_t *)(void *)(w->texts + n);
     w->slow = (int *)(void *)(w->ranks + n);
     w->shared = w->slow + n;
+    w->xid = w->shared + n;
     return LS_OK;
 }
 
@@ -41,6 +43,7 @@ ls_status lsi_watch_open(lsi_watch *w, const ls_trainer *trainer, bool tokens)
         .interval = rt->config->monitor.interval,
         .port = (int)rt->config->monitor.port,
         .textfile = rt->config->monitor.textfile,
+        .leases = rt->config->device.leases,
     };
 
     w->trainer = trainer;
@@ -59,15 +62,21 @@ void lsi_watch_close(lsi_watch *w)
 
 /* ---- hints ------------------------------------------------------------------------------------------------------- */
 
-static ls_status say(lsi_watch *w, lsi_jsonl *jsonl, const char *kind, const lsi_text *message)
+static ls_status write_down(lsi_watch *w, lsi_jsonl *jsonl, const char *kind, const lsi_text *message)
 {
     LS_TRY(lsi_text_status(message));
-    lsi_log_warn("%s", message->data);
     lsi_jsonl_begin(jsonl, "warning");
     lsi_jsonl_int(jsonl, "step", w->trainer->n_done);
     lsi_jsonl_string(jsonl, "kind", kind);
     lsi_jsonl_string(jsonl, "message", message->data);
     return lsi_jsonl_end(jsonl);
+}
+
+static ls_status say(lsi_watch *w, lsi_jsonl *jsonl, const char *kind, const lsi_text *message)
+{
+    LS_TRY(lsi_text_status(message));
+    lsi_log_warn("%s", message->data);
+    return write_down(w, jsonl, kind, message);
 }
 
 static void append_gpu(const lsi_gpu_label *label, lsi_text *out)
@@ -119,6 +128,19 @@ static ls_status hint_shared(lsi_watch *w, lsi_jsonl *jsonl, const lsi_gpu_label
     return status;
 }
 
+/* The host of the GPU has said it (metrics/monitor.c). */
+static ls_status write_xid(lsi_watch *w, lsi_jsonl *jsonl, const lsi_gpu_label *label, int number)
+{
+    lsi_xid xid = lsi_xid_find(number);
+    lsi_text message = {0};
+
+    append_gpu(label, &message);
+    lsi_text_append(&message, " reports Xid %d: %s; %s", number, xid.words, xid.advice);
+    ls_status status = write_down(w, jsonl, "gpu_xid", &message);
+    lsi_text_free(&message);
+    return status;
+}
+
 /* Times of a step come with the exchange of a later one, each once. */
 static ls_status hint_data(lsi_watch *w, lsi_jsonl *jsonl)
 {
@@ -162,6 +184,11 @@ static ls_status hint(lsi_watch *w, lsi_jsonl *jsonl, const lsi_monitor_samples 
         }
         if (is_news(&w->shared[i], numbers->strangers > 0, SHARED_SAMPLES)) {
             LS_TRY(hint_shared(w, jsonl, &s->labels[i], numbers->strangers));
+        }
+        double xid = numbers->value[LSI_GPU_GAUGE_xid];
+        if (!isnan(xid) && (int)xid != w->xid[i]) {
+            w->xid[i] = (int)xid;
+            LS_TRY(write_xid(w, jsonl, &s->labels[i], w->xid[i]));
         }
     }
     return LS_OK;

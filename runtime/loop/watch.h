@@ -19,6 +19,7 @@ typedef struct lsi_watch {
     const char **texts;
     int64_t *ranks;
     int *slow, *shared;         /* of each GPU: samples in a row; -1: said */
+    int *xid;                   /* of each GPU: the last that was told */
     int64_t shown_step;         /* of the last event */
     double steps_seconds, data_seconds;     /* of steps that are looked at for waiting */
     int64_t n_steps, timed_step;

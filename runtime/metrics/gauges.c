@@ -78,6 +78,7 @@ static void whole_gpu(const lsi_gpu *gpu, double *value)
     value[LSI_GPU_GAUGE_memory_clock] = told(gpu->memory_clock_mhz, 1);
     value[LSI_GPU_GAUGE_pcie_replays] = told(gpu->pcie_replays, 1);
     value[LSI_GPU_GAUGE_throttle] = told(gpu->throttle_reasons, 1);
+    value[LSI_GPU_GAUGE_xid] = (double)NAN; /* the inventory does not know: it comes as an event */
 }
 
 void lsi_gauges_of_gpu(const lsi_inventory *inventory, int place, const int64_t *pids, int n_pids, lsi_gpu_numbers *out)

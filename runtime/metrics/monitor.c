@@ -13,8 +13,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "device/lease_fault.h"
+#include "device/xid.h"
 #include "job/reports.h"
 #include "metrics/endpoint.h"
+
+static const double wait_seconds = 0.1;
 
 /* What each process tells all others at the start. */
 typedef struct card {
@@ -27,7 +31,7 @@ struct lsi_monitor {
     lsi_job *job;
     double interval;
     int port;
-    char *textfile;
+    char *textfile, *leases;
 
     /* GPUs of the job, in the order of ranks; known from the start. */
     int n;
@@ -42,6 +46,8 @@ struct lsi_monitor {
 
     /* The thread's own. */
     lsi_inventory *inventory;
+    lsi_xid_watch *xids;        /* NULL: the driver does not tell */
+    int *xid;                   /* the last of each of this host's GPUs; 0: none */
     lsi_gpu_numbers *report;
     bool told_of_textfile;
 
@@ -96,8 +102,45 @@ static void take_in_node(lsi_monitor *m, int node, const lsi_gpu_numbers *list)
     pthread_mutex_unlock(&m->lock);
 }
 
+/* In the log of its host at once: the job may not live to tell it in another way. */
+static void tell_xid(const lsi_monitor *m, const lsi_gpu_label *label, int place, int number)
+{
+    lsi_xid xid = lsi_xid_find(number);
+    const lsi_gpu *gpu = &m->inventory->gpus[place];
+    const char *uuid = gpu->parent != LSI_GPU_UNKNOWN ? m->inventory->gpus[gpu->parent].uuid : gpu->uuid;
+    bool noted = xid.fatal && m->leases != NULL && uuid[0] != '\0';
+
+    if (noted && lsi_lease_fault_put(m->leases, uuid, number) != LS_OK) {
+        lsi_log_warn("device.leases: %s", ls_failure_message());
+        noted = false;
+    }
+    lsi_log_warn("host %s: the GPU of rank %d (%s, %s) reports Xid %d: %s; %s%s", label->host, label->rank, label->name,
+                 label->uuid, number, xid.words, xid.advice, noted ? "; until then device.select = auto leaves it" : "");
+}
+
+/* Waits at most so long. True: some GPU told of one. */
+static bool take_xid(lsi_monitor *m, double seconds)
+{
+    int place, number;
+
+    if (m->xids == NULL || !lsi_xid_watch_next(m->xids, seconds, &place, &number)) {
+        return false;
+    }
+    for (int i = 0; i < m->n_local; i++) {
+        const lsi_gpu_label *label = &m->labels[m->local[i]];
+
+        if (lsi_inventory_find_uuid(m->inventory, label->uuid) == place) {
+            m->xid[i] = number;
+            tell_xid(m, label, place, number);
+        }
+    }
+    return true;
+}
+
 static void sample(lsi_monitor *m)
 {
+    while (take_xid(m, 0)) {
+    }
     memset(m->report, 0, (size_t)m->n_report * sizeof *m->report);
     for (int i = 0; i < m->n_local && m->inventory != NULL; i++) {
         int place = lsi_inventory_find_uuid(m->inventory, m->labels[m->local[i]].uuid);
@@ -105,6 +148,7 @@ static void sample(lsi_monitor *m)
         if (place != LSI_GPU_UNKNOWN) {
             lsi_inventory_refresh_entry(m->inventory, place);
             lsi_gauges_of_gpu(m->inventory, place, m->pids, m->n_pids, &m->report[i]);
+            m->report[i].value[LSI_GPU_GAUGE_xid] = m->xids != NULL ? m->xid[i] : (double)NAN;
         }
     }
     if (m->n_local > 0) {
@@ -163,6 +207,22 @@ static void write_textfile(lsi_monitor *m)
 
 /* ---- the thread ------------------------------------------------------------------------------------------------ */
 
+static void watch_xids(lsi_monitor *m)
+{
+    int places[LSI_GPU_MAX], n = 0;
+
+    for (int i = 0; i < m->n_local && n < LSI_GPU_MAX; i++) {
+        int place = lsi_inventory_find_uuid(m->inventory, m->labels[m->local[i]].uuid);
+
+        if (place != LSI_GPU_UNKNOWN) {
+            places[n++] = place;
+        }
+    }
+    if (lsi_xid_watch_open(m->inventory, places, n, &m->xids) != LS_OK) {
+        lsi_log_warn("Xids of GPUs are not watched: %s", ls_failure_message());
+    }
+}
+
 static void open_inventory(lsi_monitor *m)
 {
     if (m->n_local == 0) {
@@ -173,12 +233,38 @@ static void open_inventory(lsi_monitor *m)
     } else if (m->inventory->nvml_trouble[0] != '\0') {
         lsi_log_warn("GPUs are not watched: %s", m->inventory->nvml_trouble);
         lsi_inventory_close(&m->inventory);
+    } else {
+        watch_xids(m);
     }
 }
 
-/* Until the next sample is due; false: the monitor closes. */
+static bool is_closing(lsi_monitor *m)
+{
+    pthread_mutex_lock(&m->lock);
+    bool closing = m->closing;
+    pthread_mutex_unlock(&m->lock);
+    return closing;
+}
+
+static double seconds_until(const struct timespec *due)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(due->tv_sec - now.tv_sec) + (double)(due->tv_nsec - now.tv_nsec) * 1e-9;
+}
+
+/* Until the next sample is due, or a GPU tells of an Xid; false: the monitor closes. NVML's wait cannot be ended by
+ * another thread, so it is a short one. */
 static bool pause_until(lsi_monitor *m, struct timespec *due)
 {
+    while (m->xids != NULL && !is_closing(m)) {
+        double left = seconds_until(due);
+
+        if (left <= 0 || take_xid(m, left < wait_seconds ? left : wait_seconds)) {
+            return true;
+        }
+    }
     pthread_mutex_lock(&m->lock);
     while (!m->closing && pthread_cond_timedwait(&m->wake, &m->lock, due) != ETIMEDOUT) {
     }
@@ -224,6 +310,7 @@ static void *work(void *argument)
     exchange(m);
     write_textfile(m); /* how it ended stays */
     lsi_endpoint_close(&endpoint);
+    lsi_xid_watch_close(&m->xids);
     lsi_inventory_close(&m->inventory);
     return NULL;
 }
@@ -256,7 +343,7 @@ static ls_status allocate(lsi_monitor *m, int world)
 {
     size_t w = (size_t)world;
     size_t bytes = w * (2 * sizeof(double) + sizeof(int64_t) + 3 * sizeof(lsi_gpu_numbers) + sizeof(lsi_gpu_label) +
-                        3 * sizeof(int));
+                        4 * sizeof(int));
     void *memory;
 
     LS_TRY(lsi_memory_alloc(bytes, "the monitor", &memory));
@@ -270,6 +357,7 @@ static ls_status allocate(lsi_monitor *m, int world)
     m->node = (int *)(void *)(m->labels + w);
     m->senders = m->node + w;
     m->local = m->senders + w;
+    m->xid = m->local + w;
     return LS_OK;
 }
 
@@ -311,6 +399,7 @@ static void destroy(lsi_monitor *m)
     if (m != NULL) {
         lsi_memory_free(m->joules);
         lsi_memory_free(m->textfile);
+        lsi_memory_free(m->leases);
         lsi_memory_free(m);
     }
 }
@@ -324,6 +413,9 @@ static ls_status create(const lsi_monitor_options *o, const card *cards, lsi_mon
     ls_status status = allocate(m, o->job->world);
     if (status == LS_OK && o->textfile[0] != '\0') {
         status = lsi_memory_strdup(o->textfile, &m->textfile);
+    }
+    if (status == LS_OK && o->leases[0] != '\0') {
+        status = lsi_memory_strdup(o->leases, &m->leases);
     }
     if (status != LS_OK) {
         destroy(m);

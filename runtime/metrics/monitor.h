@@ -1,6 +1,7 @@
 /* Watches the GPUs of a job while it trains, and shows how it goes: on each host one thread samples the GPUs that the
  * job's processes there were given, serves GET /metrics on monitor.port and replaces monitor.textfile. Rank 0 gets the
- * samples of all hosts, for metrics.jsonl. Nothing here waits for training, and training waits for nothing here. */
+ * samples of all hosts, for metrics.jsonl. An error that the driver tells of a GPU (Xid) is in its host's log at once.
+ * Nothing here waits for training, and training waits for nothing here. */
 #ifndef LSI_METRICS_MONITOR_H
 #define LSI_METRICS_MONITOR_H
 
@@ -14,6 +15,7 @@ typedef struct lsi_monitor_options {
     const lsi_gpu *gpu;         /* this process's; NULL: none. Borrowed for the call */
     double interval;            /* seconds between samples; 0: no monitor */
     int port;                   /* 0: no endpoint */
+    const char *leases;         /* device.leases, where a GPU that fails is noted; "": nowhere */
     const char *textfile;       /* "": none; another process on the same host has the same one */
 } lsi_monitor_options;
 

@@ -3,6 +3,8 @@
 still can. Needs a build for GPUs, of simulated ones."""
 import fcntl
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -109,6 +111,37 @@ def starts_again(case, config, three):
     case.check(starts == ["3", "2"], f"ranks of the starts: {starts} {result.stdout} {result.stderr}")
 
 
+def leaves_failed(case, values):
+    """A GPU that tells of a fatal Xid is left alone by the start that follows, by later jobs and in what `gpus` offers,
+    until its note is removed; who names it gets it."""
+    failing = case.machine("failing", gpu(0), gpu(1, xid=79), gpu(2))
+    config, _ = case.config(dict(values, **{"train.steps": 400, "monitor.interval": "0.1s"}))
+    note = os.path.join(case.path("leases"), uuid(1) + ".fault")
+    environment = case.on(failing)
+    process = case.start_launch(["--max-restarts", "1", "--restart-delay", "100ms", case.trainer, config], env=environment)
+    case.check(launch_case.wait_until(lambda: os.path.exists(note), 60 * case.slow), "no note of a failed GPU")
+    for pid in launch_case.ranks(process)[:1]:
+        os.kill(pid, signal.SIGKILL)
+    code = process.wait(180 * case.slow)
+    said = launch_case.text_so_far(process)
+    starts = [line.split()[1] for line in said.splitlines() if line.startswith("launch: ") and " rank" in line and
+              line.split()[1].isdigit()]
+    case.check(code == 0 and starts == ["3", "2"], f"exit {code}, starts {starts}: {said}")
+    for part in ("Xid 79", "fell off the bus", uuid(1), os.uname().nodename, "rank 1"):
+        case.check(part in said, f"no '{part}' in {said}")
+    listed = subprocess.run([os.path.join(case.build, "gpus")], capture_output=True, text=True, check=False,
+                            env={**case.environment, **environment})
+    case.check("Xid 79" in listed.stdout and ".fault" in listed.stdout, listed.stdout + listed.stderr)
+    result = case.run_launch(["--dry-run", case.trainer, config, "--set", "device.select=" + uuid(1)], env=environment)
+    case.check(ranks(result) == 1, f"who names it gets it: {result.stdout} {result.stderr}")
+    with open(note, encoding="utf-8") as file:
+        kept = file.read()
+    with open(note, "w", encoding="utf-8") as file:     # of another start of the host
+        file.write("79 00000000-0000-0000-0000-000000000000\n")
+    result = case.run_launch(["--dry-run", case.trainer, config], env=environment)
+    case.check(ranks(result) == 3 and not os.path.exists(note), f"an old note, {kept}: {result.stdout} {result.stderr}")
+
+
 def trains(case, config, three):
     hashes = []
     for arguments in ([], ["-n", "1"]):
@@ -130,6 +163,7 @@ def main():
     waits(case, config)
     starts_again(case, config, three)
     trains(case, config, three)
+    leaves_failed(case, values)
     case.finish()
 
 

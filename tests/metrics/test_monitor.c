@@ -135,7 +135,7 @@ static void watch(int hosts)
 
     pretend_hosts(hosts);
     snprintf(textfile, sizeof textfile, "%s.%d.prom", path, job->rank);
-    const lsi_monitor_options options = {.job = job, .gpu = &gpu, .interval = 0.02, .textfile = textfile};
+    const lsi_monitor_options options = {.job = job, .gpu = &gpu, .interval = 0.02, .textfile = textfile, .leases = ""};
     CHECK_OK(lsi_monitor_open(&options, &monitor));
     assert_int_equal(monitor != NULL, job->local_rank == 0);
     lsi_gauges_tell(&numbers, LSI_TRAINER_GAUGE_loss, (double)NAN);
@@ -188,9 +188,9 @@ static void nothing_to_watch(void **state)
     lsi_monitor *monitor;
 
     (void)state;
-    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 1, .textfile = ""}, &monitor));
+    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 1, .textfile = "", .leases = ""}, &monitor));
     assert_null(monitor);
-    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 0, .port = 1, .textfile = "x"}, &monitor));
+    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 0, .port = 1, .textfile = "x", .leases = ""}, &monitor));
     assert_null(monitor);
     assert_false(lsi_monitor_take(NULL, NULL));
 }

@@ -149,7 +149,7 @@ def gpu_events(case):
         file.write("driver 580.65.06\ncuda 13000\n")
         for n in range(2):
             file.write(f'gpu name="NVIDIA A100" cc=8.0 mem=1024 sms=108 clock=1410 bus=0000:0{n + 1}:00.0 temp={60 + 30 * n} '
-                       f"power=100 throttle={0x40 * n} uuid=GPU-a000000{n}-0000-0000-0000-000000000000\n")
+                       f"power=100 throttle={0x40 * n} xid={31 * (1 - n)} uuid=GPU-a000000{n}-0000-0000-0000-000000000000\n")
     os.environ["CUSIM_MACHINE"] = machine
     process, log = long_run(case, "gpus", np, **{"device.backend": "cuda", "monitor.interval": "0.1s",
                                                  "monitor.port": (port := free_port()), "device.leases": case.path("leases")})
@@ -182,9 +182,17 @@ def gpu_events(case):
     case.check([e["kind"] for e in said if e["kind"] == "gpu_slow"] == ["gpu_slow"] * (np - 1), json.dumps(said))
     for e in said:
         case.check(set(e) - {"event"} == documented("warning"), str(e))
-        case.check(e["message"] in output, f"not said: {e}")
-    if np > 1:
-        case.check("GPU-a0000001" in said[0]["message"] and "90 C" in said[0]["message"], str(said[0]))
+        # What a GPU's host said at once names the host first.
+        words = e["message"] if e["kind"] != "gpu_xid" else e["message"].partition("reports ")[2]
+        case.check(words in output, f"not said: {e}")
+    slow = [e["message"] for e in said if e["kind"] == "gpu_slow"]
+    case.check(len(slow) == np - 1 and all("GPU-a0000001" in m and "90 C" in m for m in slow), str(slow))
+    xids = [e["message"] for e in said if e["kind"] == "gpu_xid"]
+    case.check(len(xids) == 1 and all(part in xids[0] for part in ("rank 0", "GPU-a0000000", os.uname().nodename, "Xid 31",
+                                                                   "page fault")), str(xids))
+    case.check([e["xid"] for e in events[-1:]] == [[31, 0][:np]], f"xid: {events[-1:]}")
+    case.check(not os.path.exists(case.path("leases", "GPU-a0000000-0000-0000-0000-000000000000.fault")),
+               "a fault of the program is held against the GPU")
 
 
 def main():

@@ -3,7 +3,7 @@
  *     driver 580.65.06            # or: driver none
  *     cuda 13000                  # newest CUDA of the driver
  *     gpu name="NVIDIA A100" cc=8.0 mem=81920 used=79100 util=97 memutil=40 temp=78 power=391 cap=400 sms=108
- * clock=1410 bus=0000:07:00.0 uuid=GPU-... numa=0 ecc=0 throttle=0 remap_failed=0 lost=0 seized=0 mig=off mode=default|exclusive|prohibited   (on one
+ * clock=1410 bus=0000:07:00.0 uuid=GPU-... numa=0 ecc=0 xid=0 throttle=0 remap_failed=0 lost=0 seized=0 mig=off mode=default|exclusive|prohibited   (on one
  * line) instance gpu=5 gi=1 ci=0 mem=20480 sms=28 uuid=MIG-...     # part of a GPU that has mig=on proc gpu=1 pid=4242
  * mem=78000 graphics=0 link 1 3 nvlink             # internal nvlink pix pxb phb node sys
  *
@@ -42,6 +42,7 @@ static const cusim_key gpu_keys[] = {
     {"cap", INTEGER, AT(cusim_gpu, power_limit_watts), 1, 10000},
     {"numa", INTEGER, AT(cusim_gpu, numa_node), -1, 1024},
     {"ecc", INTEGER, AT(cusim_gpu, ecc_errors), 0, 1000000},
+    {"xid", INTEGER, AT(cusim_gpu, xid), 0, 1000},
     {"throttle", INTEGER, AT(cusim_gpu, throttle), 0, 0x7fffffff},
     {"remap_failed", FLAG, AT(cusim_gpu, remap_failed), 0, 0},
     {"seized", FLAG, AT(cusim_gpu, seized), 0, 0},

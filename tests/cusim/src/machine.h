@@ -37,6 +37,7 @@ typedef struct cusim_gpu {
     int power_watts, power_limit_watts;
     int numa_node;  /* -1: not known */
     int ecc_errors; /* uncorrected */
+    int xid;        /* error that it tells of while somebody listens; 0: none */
     int throttle;   /* why clocks are low: NVML's bits */
     bool mig, lost, remap_failed;
     bool seized; /* in exclusive mode: by a process that NVML does not tell of yet */
