@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "launch/hosts.h"
 #include "launch/launch.h"
 #include "launch/rank.h"
 
@@ -33,6 +34,9 @@ static ls_status run(int argc, char **argv, int *code)
 
     if (argc > 2 && strcmp(argv[1], LSI_RANK_OPTION) == 0) {
         return lsi_rank_run(argv + 2, code);
+    }
+    if (argc > 2 && strcmp(argv[1], LSI_COUNT_OPTION) == 0) {
+        return lsi_hosts_count_here(argv + 2, argc - 2);
     }
     LS_TRY(lsi_launch_options_parse(argc, argv, &options));
     ls_status status = options.help || options.version ? answer(&options) : lsi_launch_run(&options, code);

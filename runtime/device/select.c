@@ -246,7 +246,8 @@ static bool sees_instance(const selection *s)
 static void append_way_out(const selection *s, int n_had, lsi_text *out)
 {
     if (sees_instance(s) && s->ranks->n > 1) {
-        lsi_text_append(out, ". A process sees one MIG instance: give each its own by CUDA_VISIBLE_DEVICES = MIG-UUID");
+        lsi_text_append(out, ". A process sees one MIG instance: give each its own by CUDA_VISIBLE_DEVICES = MIG-UUID, "
+                             "as `launch` does");
     } else if (s->out->may_pass) {
         lsi_text_append(out, ". device.wait = 10m waits for a free one");
         if (n_had > 0) {

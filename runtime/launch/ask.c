@@ -16,16 +16,18 @@ static const double patience_seconds = 60;
 static const size_t answer_most = 1 << 20;
 
 /* Until the end of input, the last second, or a request to stop; false for the latter two. */
-static bool read_all(int fd, lsi_signals *signals, lsi_text *out)
+static bool read_all(int fd, double seconds, lsi_signals *signals, lsi_text *out)
 {
-    double end = lsi_clock_seconds() + patience_seconds;
+    double end = lsi_clock_seconds() + seconds;
     char piece[4096];
 
     while (lsi_clock_seconds() < end && signals->n_requests == 0 && out->length < answer_most) {
         struct pollfd fds[] = {{fd, POLLIN, 0}, {signals->fd, POLLIN, 0}};
 
         poll(fds, 2, 100);
-        lsi_signals_take(signals);
+        if (fds[1].revents != 0) {
+            lsi_signals_take(signals);
+        }
         if (fds[0].revents != 0) {
             ssize_t n = read(fd, piece, sizeof piece);
 
@@ -40,8 +42,7 @@ static bool read_all(int fd, lsi_signals *signals, lsi_text *out)
     return false;
 }
 
-/* *code is -1 when the program gave no end of its answer. */
-static ls_status run(char *const *argv, lsi_signals *signals, lsi_text *answer, int *code)
+ls_status lsi_ask_run(char *const *argv, double patience, lsi_signals *signals, lsi_text *answer, int *code)
 {
     lsi_spawn_options options = {
         .err = -1, .without_input = true, .signal_at_our_end = SIGKILL, .mask = &signals->before};
@@ -53,7 +54,7 @@ static ls_status run(char *const *argv, lsi_signals *signals, lsi_text *answer, 
     ls_status status = lsi_spawn(argv, &options, &pid);
     close(ends[1]);
     if (status == LS_OK) {
-        bool answered = read_all(ends[0], signals, answer);
+        bool answered = read_all(ends[0], patience, signals, answer);
 
         if (!answered) {
             kill(pid, SIGKILL);
@@ -119,7 +120,7 @@ ls_status lsi_ask_config(char *const *command, int n, lsi_signals *signals, lsi_
         status = lsi_words_add_all(&words, command + 1, n - 1);
     }
     if (status == LS_OK) {
-        status = run(words.word, signals, &answer, &code);
+        status = lsi_ask_run(words.word, patience_seconds, signals, &answer, &code);
     }
     if (status == LS_OK) {
         status = read_answer(command[0], answer.data != NULL ? answer.data : "", code, out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launch/hosts.h"
 #include "launch/rank.h"
 
 /* Variables that ranks on other hosts need, too: mpirun hands on its own alone. What says which GPUs are visible is
@@ -27,6 +28,11 @@ static bool mentions(const lsi_words *words, const char *option)
         }
     }
     return false;
+}
+
+bool lsi_command_places(const lsi_launch_options *options)
+{
+    return mentions(&options->mpi, "rankfile") || mentions(&options->mpi, "rf");
 }
 
 static bool is_on(const char *variable)
@@ -83,10 +89,11 @@ static ls_status add_mpirun(const lsi_launch_options *options, const lsi_pick *p
     if (geteuid() == 0 && !allowed && !mentions(mpi, "allow-run-as-root")) {
         LS_TRY(lsi_words_add(words, "--allow-run-as-root"));
     }
-    if (options->host != NULL) {
+    if (pick->hosts != NULL) {
+        LS_TRY(add_pair(words, "--host", pick->hosts));
+    } else if (options->host != NULL) {
         LS_TRY(add_pair(words, "--host", options->host));
-    }
-    if (options->hostfile != NULL) {
+    } else if (options->hostfile != NULL) {
         LS_TRY(add_pair(words, "--hostfile", options->hostfile));
     }
     if (pick->where != LSI_PICK_HERE) {
@@ -105,7 +112,7 @@ static ls_status own_path(char out[PATH_MAX])
     return LS_OK;
 }
 
-static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, bool resume,
+static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, const char *role, bool resume,
                        lsi_launch_command *command)
 {
     char self[PATH_MAX];
@@ -118,7 +125,7 @@ static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, 
     LS_REQUIRE(pick->n == 1, LS_ERR_CONFIG, "%d ranks: this build has no MPI, it runs one", pick->n);
 #endif
     command->n_before = command->words.n;
-    LS_TRY(add_pair(&command->words, self, LSI_RANK_OPTION));
+    LS_TRY(add_pair(&command->words, self, role));
     LS_TRY(lsi_words_add_all(&command->words, options->command, options->n_command));
     return resume ? add_pair(&command->words, "--set", "checkpoint.resume=auto") : LS_OK;
 }
@@ -127,8 +134,24 @@ ls_status lsi_command_build(const lsi_launch_options *options, const lsi_pick *p
                             lsi_launch_command *out)
 {
     lsi_launch_command command = {0};
-    ls_status status = build(options, pick, resume, &command);
+    ls_status status = build(options, pick, LSI_RANK_OPTION, resume, &command);
 
+    if (status != LS_OK) {
+        lsi_command_destroy(&command);
+        return status;
+    }
+    *out = command;
+    return LS_OK;
+}
+
+ls_status lsi_command_build_count(const lsi_launch_options *options, const char *host, lsi_launch_command *out)
+{
+    char where[LSI_HOST_NAME + 8];
+    lsi_pick pick = {.where = LSI_PICK_HOSTS, .n = 1, .hosts = where};
+    lsi_launch_command command = {0};
+
+    snprintf(where, sizeof where, "%s:1", host);
+    ls_status status = build(options, &pick, LSI_COUNT_OPTION, false, &command);
     if (status != LS_OK) {
         lsi_command_destroy(&command);
         return status;

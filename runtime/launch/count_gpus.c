@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "device/decide.h"
+#include "device/mig.h"
 #include "device/visibility.h"
 
 static const double again_seconds = 10, pause_seconds = 0.25;
@@ -16,12 +17,14 @@ typedef struct look {
     lsi_inventory *inventory;
     lsi_leases *leases; /* NULL: device.leases is empty */
     lsi_decide_options options;
+    uint64_t sees[LSI_GPU_MAX]; /* of each rank, where keepers give each a MIG instance of its own (launch/mig.h) */
+    bool instances;
     int most;
 } look;
 
 static ls_status decide(look *l, int n, lsi_choice *choice)
 {
-    lsi_select_ranks ranks = {.n = n};
+    lsi_select_ranks ranks = {.n = n, .sees = l->instances ? l->sees : NULL};
 
     if (l->leases == NULL) {
         return lsi_decide(l->inventory, &l->options, &ranks, choice);
@@ -86,16 +89,23 @@ static ls_status look_and_count(look *l, int before, lsi_signals *signals, int *
     return status;
 }
 
+bool lsi_count_gpus_wanted(const ls_config *config)
+{
+#ifdef LOCKSTEP_HAVE_CUDA
+    return strcmp(config->device.backend, "cpu") != 0;
+#else
+    (void)config;
+    return false; /* what this build's programs do, whatever the host has */
+#endif
+}
+
 ls_status lsi_count_gpus(const ls_config *config, int most, int before, lsi_signals *signals, int *out)
 {
     char host[256] = "";
     look l = {.config = config, .most = most};
 
     *out = 0;
-#ifndef LOCKSTEP_HAVE_CUDA
-    return LS_OK; /* what this build's programs do, whatever the host has */
-#endif
-    if (strcmp(config->device.backend, "cpu") == 0) {
+    if (!lsi_count_gpus_wanted(config)) {
         return LS_OK;
     }
     gethostname(host, sizeof host - 1);
@@ -105,6 +115,10 @@ ls_status lsi_count_gpus(const ls_config *config, int most, int before, lsi_sign
                                      .priority = lsi_lease_priority(config->device.priority),
                                      .reserve = (int)config->device.reserve,
                                      .host = host};
+    for (int i = 0; i < LSI_GPU_MAX; i++) {
+        l.sees[i] = lsi_mig_candidates(l.inventory);
+    }
+    l.instances = l.sees[0] != 0;
     ls_status status = look_and_count(&l, before, signals, out);
     lsi_lease_close(&l.leases); /* a claim put while waiting goes with it; the ranks put theirs */
     lsi_inventory_close(&l.inventory);

@@ -4,8 +4,12 @@
 
 #include <lockstep/config.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 
 #include "launch/signals.h"
+
+/* Whether a job with this configuration uses GPUs where there are any. */
+bool lsi_count_gpus_wanted(const ls_config *config);
 
 /* *out: as many of the GPUs that device.select and the filters beside it leave as can work together, at most `most`; 0
  * when the job runs on the cpu backend. Which ones they are the ranks decide themselves, by the same rules.

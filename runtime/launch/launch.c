@@ -135,18 +135,22 @@ static ls_status start_once(job *j, const lsi_pick *pick, const lsi_launch_comma
 /* Chooses, starts, waits. */
 static ls_status attempt(job *j, lsi_attempt_result *result)
 {
-    lsi_launch_command command;
+    lsi_launch_command command = {0};
     lsi_pick pick;
 
     LS_TRY(look_for_saves(j));
     LS_TRY(lsi_pick_ranks(j->options, j->config, j->n_before, &j->signals, &pick));
     if (j->signals.n_requests > 0) {
+        lsi_pick_free(&pick);
         return LS_FAIL(LS_ERR_USAGE, "asked to stop before the ranks were started");
     }
     j->n_before = pick.n;
-    LS_TRY(lsi_command_build(j->options, &pick, j->n_restarts > 0 && j->saved >= 0, &command));
-    ls_status status = start_once(j, &pick, &command, result);
+    ls_status status = lsi_command_build(j->options, &pick, j->n_restarts > 0 && j->saved >= 0, &command);
+    if (status == LS_OK) {
+        status = start_once(j, &pick, &command, result);
+    }
     lsi_command_destroy(&command);
+    lsi_pick_free(&pick);
     return status;
 }
 
@@ -193,19 +197,22 @@ static ls_status run_to_end(job *j, int *code)
 
 static ls_status show(job *j)
 {
-    lsi_launch_command command;
+    lsi_launch_command command = {0};
     lsi_text text = {0};
     lsi_pick pick;
 
     LS_TRY(lsi_pick_ranks(j->options, j->config, 0, &j->signals, &pick));
-    LS_TRY(lsi_command_build(j->options, &pick, false, &command));
-    lsi_command_show(&command, j->options, &pick, j->log_folder, &text);
-    ls_status status = lsi_text_status(&text);
+    ls_status status = lsi_command_build(j->options, &pick, false, &command);
+    if (status == LS_OK) {
+        lsi_command_show(&command, j->options, &pick, j->log_folder, &text);
+        status = lsi_text_status(&text);
+    }
     if (status == LS_OK && (fputs(text.data, stdout) < 0 || fflush(stdout) != 0)) {
         status = LS_FAIL(LS_ERR_OUTPUT, "cannot write to standard output");
     }
     lsi_text_free(&text);
     lsi_command_destroy(&command);
+    lsi_pick_free(&pick);
     return status;
 }
 

@@ -16,13 +16,16 @@ typedef struct lsi_pick {
     lsi_pick_where where;
     int n;         /* 0: mpirun decides, from the hosts' slots */
     bool crowded;  /* more ranks than mpirun takes this host to have slots for */
+    char *hosts;   /* "a:2,b:4": what the hosts were found to have; NULL: as the options say. Freed by lsi_pick_free */
     char why[192]; /* for people: "one for each of 4 cores" */
 } lsi_pick;
 
 /* `before`: the ranks of a start that failed, 0 at the first: a start again takes the GPUs that are still good, -n of
- * them at the most. ERR_CONFIG: -n is more than train.lanes; ERR_USAGE: a hostfile that cannot be read; ERR_DEVICE: no
+ * them at the most, and the hosts that still answer. ERR_COMM: a host does not answer at the first start, or none does;
+ * ERR_CONFIG: -n is more than train.lanes; ERR_USAGE: a hostfile that cannot be read; ERR_DEVICE: no
  * GPU can be had. */
 LS_MUST_USE ls_status lsi_pick_ranks(const lsi_launch_options *options, const lsi_config *config, int before,
                                      lsi_signals *signals, lsi_pick *out);
+void lsi_pick_free(lsi_pick *pick);
 
 #endif

@@ -76,12 +76,20 @@ class Hosts:
                 pass
         return found
 
+    def lose(self, i):
+        """Host i is gone with all that runs there; the agent finds it no more."""
+        if self.keepers[i].poll() is not None:
+            return
+        # The keeper first: what dies after it may not be started there again.
+        found = self.processes(i)
+        self.keepers[i].kill()
+        for pid in found:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        self.keepers[i].wait()
+
     def close(self):
-        for i, keeper in enumerate(self.keepers):
-            for pid in self.processes(i):
-                try:
-                    os.kill(pid, 9)
-                except ProcessLookupError:
-                    pass
-            keeper.kill()
-            keeper.wait()
+        for i in range(len(self.keepers)):
+            self.lose(i)

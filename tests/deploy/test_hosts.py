@@ -117,6 +117,22 @@ def no_host(case, config):
     case.check(code == 6 and "mpirun has started no rank" in text and "nowhere" in text, f"exit {code}\n{text[-1500:]}")
 
 
+def lost_host(case, config, expected):
+    """The second host is gone for good: launch starts again without it, from the last checkpoint. Comes last."""
+    path, log = case.config(config)
+    process = case.start_there([case.launch, "--host", "nodea:2,nodeb:2", "--max-restarts", "1", "--restart-delay", "0",
+                                case.trainer, path])
+    folder = os.path.join(log, "checkpoints")
+    wait_until(lambda: os.path.isdir(folder) and any(map(WHOLE.match, os.listdir(folder))), 60 * case.slow)
+    case.hosts.lose(1)
+    code = process.wait(180 * case.slow)
+    text = trainer.output_of(process)
+    said = "\n".join(line for line in text.splitlines() if line.startswith("launch: "))
+    case.check(code == 0 and "host nodeb does not answer: the start again goes without it" in said and
+               "launch: 2 ranks" in said, f"exit {code}\n{said}\n{text[-1500:]}")
+    case.check(trainer.results(trainer.read_events(os.path.join(log, "metrics.jsonl"))) == expected, "other bits")
+
+
 def main():
     case = HostsCase()
     reason = "the build has no MPI" if not case.has_mpi else two_hosts.why_not()
@@ -137,6 +153,7 @@ def main():
         stopped(case, config)
         killed(case, config)
         no_host(case, config)
+        lost_host(case, config, expected)
     finally:
         case.hosts.close()
     case.finish()

@@ -3,6 +3,7 @@
 still can. Needs a build for GPUs, of simulated ones."""
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,6 +143,41 @@ def leaves_failed(case, values):
     case.check(ranks(result) == 3 and not os.path.exists(note), f"an old note, {kept}: {result.stdout} {result.stderr}")
 
 
+def instances(case, values):
+    """On a GPU in MIG mode every rank gets an instance of its own, those that are named and free; the bits are one rank's."""
+    def mig(n):
+        return f"MIG-d{n:07x}-0000-0000-0000-{n:012x}"
+
+    parts = case.machine("parts", gpu(0, mig="on"), *[f"instance gpu=0 gi={n} ci=0 mem=9728 sms=14 uuid={mig(n)}"
+                                                     for n in (1, 2, 3)])
+    hashes = []
+    for sets, environment, leased, expected in (
+            ({}, {}, None, [1, 2, 3]),
+            ({}, {"CUDA_VISIBLE_DEVICES": f"{mig(3)},{mig(1)}"}, None, [1, 3]),
+            ({"device.exclude": mig(2)}, {}, None, [1, 3]),
+            ({}, {}, 1, [2, 3]),
+            ({"device.select": mig(2)}, {}, None, [2])):
+        config, _ = case.config(dict(values, **sets))
+        lease = None
+        if leased:
+            lease = open(os.path.join(case.path("leases"), mig(leased) + ".lease"), "a", encoding="utf-8")
+            fcntl.flock(lease, fcntl.LOCK_EX)
+        result = case.run_launch([case.trainer, config], env=case.on(parts, **environment))
+        if lease:
+            lease.close()
+        given = sorted(re.findall(r"^\[0\] rank \d+ on \S+ cuda:0, .*, (MIG-\S+), PCI", result.stdout, re.M))
+        if len(expected) == 1:
+            given = sorted(re.findall(r"^rank \d+ on \S+ cuda:0, .*, (MIG-\S+), PCI", result.stdout, re.M))
+        case.check(result.returncode == 0 and given == [mig(n) for n in expected],
+                   f"{sets} {environment} {leased}: exit {result.returncode}, {given}: {result.stdout} {result.stderr}")
+        hashes.append(launch_case.hash_of(result.stdout))
+    case.check(hashes[0] is not None and len(set(hashes)) == 1, f"weights {hashes}")
+    config, _ = case.config(values)
+    result = case.run_launch(["-n", "4", case.trainer, config], env=case.on(parts))
+    case.check(result.returncode == 5 and "4 processes need 4 GPUs" in result.stderr + result.stdout,
+               f"too many: exit {result.returncode} {result.stdout} {result.stderr}")
+
+
 def trains(case, config, three):
     hashes = []
     for arguments in ([], ["-n", "1"]):
@@ -164,6 +200,7 @@ def main():
     starts_again(case, config, three)
     trains(case, config, three)
     leaves_failed(case, values)
+    instances(case, values)
     case.finish()
 
 
