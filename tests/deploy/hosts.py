@@ -53,9 +53,7 @@ class Hosts:
             self.inside(i, "ip", "addr", "add", f"10.99.0.{i + 1}/24", "dev", "cable")
             self.inside(i, "ip", "link", "set", "cable", "up")
         self.agent = os.path.join(folder, "agent")
-        with open(self.agent, "w", encoding="utf-8") as file:
-            file.write(AGENT.format(cases="".join(f"{name}) pid={pid} ;;\n" for name, pid in zip(NAMES, pids))))
-        os.chmod(self.agent, 0o755)
+        self.write_agent(range(len(NAMES)))
 
     def enter(self, i):
         """What stands before a command that is to run on host i."""
@@ -76,20 +74,28 @@ class Hosts:
                 pass
         return found
 
-    def lose(self, i):
-        """Host i is gone with all that runs there; the agent finds it no more."""
-        if self.keepers[i].poll() is not None:
-            return
-        # The keeper first: what dies after it may not be started there again.
-        found = self.processes(i)
-        self.keepers[i].kill()
-        for pid in found:
+    def write_agent(self, there):
+        """there: the hosts it finds."""
+        cases = "".join(f"{NAMES[i]}) pid={self.keepers[i].pid} ;;\n" for i in there)
+        with open(self.agent + ".new", "w", encoding="utf-8") as file:
+            file.write(AGENT.format(cases=cases))
+        os.chmod(self.agent + ".new", 0o755)
+        os.rename(self.agent + ".new", self.agent)
+
+    def end_all(self, i):
+        for pid in self.processes(i):
             try:
                 os.kill(pid, 9)
             except ProcessLookupError:
                 pass
-        self.keepers[i].wait()
+
+    def lose(self, i):
+        """All that runs on host i is gone, and the agent finds it no more. The cable stays: the other end is in it."""
+        self.write_agent([k for k in range(len(NAMES)) if k != i])
+        self.end_all(i)
 
     def close(self):
-        for i in range(len(self.keepers)):
-            self.lose(i)
+        for i, keeper in enumerate(self.keepers):
+            self.end_all(i)
+            keeper.kill()
+            keeper.wait()
