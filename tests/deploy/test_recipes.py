@@ -15,6 +15,10 @@ try:
     import yaml
 except ImportError:
     yaml = None
+try:
+    import kubernetes_validate
+except ImportError:
+    kubernetes_validate = None
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 DEPLOY = os.path.join(ROOT, "scripts", "deploy")
@@ -47,6 +51,7 @@ def by_their_tools(case):
     for script in scripts:
         tool(case, ["bash", "-n", script], script)
     tool(case, ["shellcheck"] + scripts, "all scripts")
+    tool(case, ["hadolint", os.path.join(DEPLOY, "Dockerfile")], "Dockerfile")
     for profile in ("cpu", "gpu"):
         tool(case, ["docker-compose", "-f", os.path.join(DEPLOY, "compose.yaml"), "--profile", profile, "config", "-q"],
              "compose.yaml", env={**os.environ, "WORK": case.folder}, cwd=case.folder)
@@ -123,6 +128,61 @@ def codes_agree(case):
     case.check(job["spec"]["template"]["spec"]["restartPolicy"] == "Never", "podFailurePolicy needs restartPolicy: Never")
 
 
+# What an MPIJob may have (kubeflow.org/v2beta1); pods inside it are Kubernetes' own.
+MPIJOB = {"apiVersion": str, "kind": str, "metadata": {"name": str, "namespace": str, "labels": dict, "annotations": dict},
+          "spec": {"slotsPerWorker": int, "sshAuthMountPath": str, "launcherCreationPolicy": str, "mpiImplementation": str,
+                   "runPolicy": {"cleanPodPolicy": str, "ttlSecondsAfterFinished": int, "activeDeadlineSeconds": int,
+                                 "backoffLimit": int, "schedulingPolicy": dict, "suspend": bool, "managedBy": str},
+                   "runLauncherAsWorker": bool,
+                   "mpiReplicaSpecs": {name: {"replicas": int, "restartPolicy": str, "template": dict}
+                                       for name in ("Launcher", "Worker")}}}
+NEEDED = ["apiVersion", "kind", "metadata.name", "spec.mpiReplicaSpecs.Launcher.template",
+          "spec.mpiReplicaSpecs.Worker.template"]
+
+
+def strangers(node, allowed, where=""):
+    """Fields that are not allowed, or of another type."""
+    if not isinstance(allowed, dict):
+        return [] if type(node) is allowed else [f"{where} is no {allowed.__name__}"]
+    if not isinstance(node, dict):
+        return [f"{where} has no fields"]
+    return [text for key, value in node.items()
+            for text in (strangers(value, allowed[key], f"{where}.{key}") if key in allowed else [f"no {where}.{key}"])]
+
+
+def follow(node, path):
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+def by_schema(case):
+    """Kubernetes' own schemas, unknown fields refused, where the module that has them is installed; the MPIJob around its
+    pods by the list above, which is ours."""
+    job, mpijob = yaml.safe_load(read("kubernetes", "job.yaml")), yaml.safe_load(read("kubernetes", "mpijob.yaml"))
+    case.check(mpijob["apiVersion"] == "kubeflow.org/v2beta1" and mpijob["kind"] == "MPIJob", str(mpijob)[:80])
+    case.check(not strangers(mpijob, MPIJOB), f"mpijob.yaml: {strangers(mpijob, MPIJOB)}")
+    case.check(all(follow(mpijob, path) is not None for path in NEEDED), "mpijob.yaml lacks a field")
+    case.check(strangers({"spec": {"slotsPerworker": 4, "runPolicy": {"backoffLimit": "6"}}}, MPIJOB) ==
+               ["no .spec.slotsPerworker", ".spec.runPolicy.backoffLimit is no int"], "the list lets everything pass")
+    if kubernetes_validate is None:
+        print("not checked, no Python module kubernetes_validate: Job and pods against the schemas of Kubernetes")
+        return
+    documents = [("job.yaml", job)] + [
+        (f"mpijob.yaml, {name}", {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name.lower()},
+                                  "template": replica["template"]})
+        for name, replica in mpijob["spec"]["mpiReplicaSpecs"].items()]
+    wrong = yaml.safe_load(read("kubernetes", "job.yaml"))
+    wrong["spec"]["template"]["spec"]["containers"][0]["volumeMount"] = []
+    for what, document in documents + [("wrong", wrong)]:
+        said = ""
+        try:
+            kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+        except kubernetes_validate.ValidationError as error:
+            said = str(error)
+        case.check(("volumeMount" in said) if what == "wrong" else said == "", f"{what}: {said[:400]}")
+
+
 def as_process_1(case, config):
     """In a container launch is process 1, whose signals the kernel drops unless it asks for them."""
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]     # ends with unshare
@@ -151,10 +211,11 @@ def main():
     paths_exist(case)
     no_gpu_numbers(case)
     if yaml is None:
-        print("not checked, no Python module yaml: commands and codes in the recipes")
+        print("not checked, no Python module yaml: commands, codes and fields in the recipes")
     else:
         launch_takes_them(case, config)
         codes_agree(case)
+        by_schema(case)
     as_process_1(case, values)
     case.finish()
 
