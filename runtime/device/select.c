@@ -232,6 +232,19 @@ static void append_reasons(const selection *s, lsi_text *out)
     }
 }
 
+/* " (GPU-..., GPU-...)": which can be had; nothing where one model leaves some of them out. */
+static void append_had(const selection *s, int n_had, lsi_text *out)
+{
+    enum { SHOWN = 4 };
+
+    for (int i = 0; i < n_had && i < SHOWN && n_had == s->out->n_ranked; i++) {
+        lsi_text_append(out, "%s%s", i == 0 ? " (" : ", ", s->inventory->gpus[s->out->ranking[i]].uuid);
+    }
+    if (n_had > 0 && n_had == s->out->n_ranked) {
+        lsi_text_append(out, "%s", n_had > SHOWN ? ", ...)" : ")");
+    }
+}
+
 static bool sees_instance(const selection *s)
 {
     for (int i = 0; i < s->inventory->n; i++) {
@@ -269,6 +282,7 @@ static ls_status fail_with(const selection *s, const char *what, int n_had)
         s->out->may_pass = s->out->may_pass || s->out->verdicts[i].reject >= LSI_REJECT_LEASED;
     }
     lsi_text_append(&text, "host %s: %s", s->host, what);
+    append_had(s, n_had, &text);
     append_reasons(s, &text);
     append_way_out(s, n_had, &text);
     ls_status status = lsi_text_status(&text);

@@ -42,8 +42,7 @@ static bool ask(lsi_xid_watch *w, int place)
     nvmlDevice_t device = s->handle[whole(w->inventory, place)];
     unsigned long long can = 0;
 
-    return device != NULL &&
-           LSI_NVML_CALL(&s->nvml, nvmlDeviceGetSupportedEventTypes, device, &can) == NVML_SUCCESS &&
+    return device != NULL && LSI_NVML_CALL(&s->nvml, nvmlDeviceGetSupportedEventTypes, device, &can) == NVML_SUCCESS &&
            (can & NVML_EVENT_XID) != 0 &&
            LSI_NVML_CALL(&s->nvml, nvmlDeviceRegisterEvents, device, NVML_EVENT_XID, w->set) == NVML_SUCCESS;
 }
@@ -56,8 +55,7 @@ ls_status lsi_xid_watch_open(const lsi_inventory *inventory, const int *places, 
     *out = NULL;
     LS_TRY(lsi_memory_alloc(sizeof *w, "watching for Xids", (void **)&w));
     w->inventory = inventory;
-    if (nvml->nvmlEventSetWait_v2 == NULL ||
-        LSI_NVML_CALL(nvml, nvmlEventSetCreate, &w->set) != NVML_SUCCESS) {
+    if (nvml->nvmlEventSetWait_v2 == NULL || LSI_NVML_CALL(nvml, nvmlEventSetCreate, &w->set) != NVML_SUCCESS) {
         lsi_memory_free(w);
         return LS_OK;
     }

@@ -25,8 +25,7 @@ static ls_status add(lsi_hosts *hosts, const char *name, size_t length, int slot
 
     LS_REQUIRE(length < LSI_HOST_NAME, LS_ERR_USAGE, "the name of host '%.40s...' has more than %d characters", name,
                LSI_HOST_NAME - 1);
-    while (host < hosts->host + hosts->n &&
-           (strncmp(host->name, name, length) != 0 || host->name[length] != '\0')) {
+    while (host < hosts->host + hosts->n && (strncmp(host->name, name, length) != 0 || host->name[length] != '\0')) {
         host++;
     }
     if (host == hosts->host + hosts->n) {

@@ -10,9 +10,9 @@ enum { LSI_HOSTS_MAX = 256, LSI_HOST_NAME = 96, LSI_HOSTS_TEXT = LSI_HOSTS_MAX *
 
 typedef struct lsi_host {
     char name[LSI_HOST_NAME];
-    int slots;    /* as written, of all places where it stands; 0: not said */
-    int gpus;     /* that a job could have; 0 on the cpu backend */
-    int n;        /* ranks that it can take */
+    int slots; /* as written, of all places where it stands; 0: not said */
+    int gpus;  /* that a job could have; 0 on the cpu backend */
+    int n;     /* ranks that it can take */
     bool answers;
 } lsi_host;
 

@@ -21,9 +21,16 @@ static int number_of(const char *variable)
 /* What mpirun tells a process so that it joins the job. A program that only prints its configuration must not. */
 static bool joins_job(const char *variable)
 {
-    static const char *const prefixes[] = {"PMIX_", "PMI_", "OMPI_COMM_WORLD_", "OMPI_MCA_ess", "OMPI_MCA_orte_",
-                                           "OMPI_UNIVERSE_SIZE=", "OMPI_APP_CTX_", "OMPI_NUM_APP_CTX=",
-                                           "OMPI_FIRST_RANKS=", "OMPI_FILE_LOCATION="};
+    static const char *const prefixes[] = {"PMIX_",
+                                           "PMI_",
+                                           "OMPI_COMM_WORLD_",
+                                           "OMPI_MCA_ess",
+                                           "OMPI_MCA_orte_",
+                                           "OMPI_UNIVERSE_SIZE=",
+                                           "OMPI_APP_CTX_",
+                                           "OMPI_NUM_APP_CTX=",
+                                           "OMPI_FIRST_RANKS=",
+                                           "OMPI_FILE_LOCATION="};
     static const char kept[] = "OMPI_MCA_orte_tmpdir_base=";
 
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
@@ -34,7 +41,7 @@ static bool joins_job(const char *variable)
     return false;
 }
 
-/* As lsi_ask_config, of a program that belongs to no job. The environment is this process's, whose one thread this is. */
+/* As lsi_ask_config, of a program that belongs to no job. Only one thread may use the environment meanwhile. */
 static ls_status ask_alone(char *const *command, int n, lsi_signals *signals, lsi_config **out)
 {
     char **whole = environ, **without;
@@ -62,9 +69,8 @@ static ls_status decide(lsi_inventory *inventory, const ls_config *config, uint6
     uint64_t sees[LSI_GPU_MAX];
     char host[256] = "";
     lsi_select_ranks ranks = {n_local, sees};
-    lsi_decide_options options = {.rules = lsi_select_rules_of(config),
-                                  .priority = lsi_lease_priority(config->device.priority),
-                                  .host = host};
+    lsi_decide_options options = {
+        .rules = lsi_select_rules_of(config), .priority = lsi_lease_priority(config->device.priority), .host = host};
 
     gethostname(host, sizeof host - 1);
     LS_REQUIRE(n_local <= LSI_GPU_MAX, LS_ERR_DEVICE, "host %s: %d ranks, and at most %d MIG instances are told apart",
@@ -102,7 +108,8 @@ static ls_status choose(lsi_inventory *inventory, char *const *command, int n, l
     ls_status status = lsi_memory_alloc(sizeof *choice, "the choice of MIG instances", (void **)&choice);
     if (status == LS_OK) {
         status = decide(inventory, values, candidates, n_local, choice);
-        if (status == LS_OK && setenv("CUDA_VISIBLE_DEVICES", inventory->gpus[choice->gpus[rank % choice->n]].uuid, 1) != 0) {
+        const char *uuid = status == LS_OK ? inventory->gpus[choice->gpus[rank % choice->n]].uuid : "";
+        if (status == LS_OK && setenv("CUDA_VISIBLE_DEVICES", uuid, 1) != 0) {
             status = LS_FAIL(LS_ERR_MEMORY, "no memory for CUDA_VISIBLE_DEVICES");
         }
         lsi_memory_free(choice);

@@ -222,11 +222,14 @@ void lsi_launch_options_help(lsi_text *out)
     }
     lsi_text_append(
         out,
-        "\nHow many ranks, without -n: one for each GPU that device.select takes; on the cpu backend one for each\n"
-        "core; with --host, --hostfile or in an allocation of a batch system one for each slot. Never more than\n"
-        "train.lanes.\n\n"
+        "\nHow many ranks, without -n: one for each GPU that device.select takes, or for each of its MIG instances;\n"
+        "on the cpu backend one for each core. With --host or --hostfile each host is asked for its GPUs, and gets\n"
+        "no more ranks than its slots, where they are given; on the cpu, or in an allocation of a batch system,\n"
+        "one for each slot. Never more than train.lanes. A start again leaves out GPUs that have failed (see\n"
+        "`gpus`) and hosts that do not answer.\n\n"
         "SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2: the ranks finish their step, save and leave (75); a second\n"
         "one ends them at once. If launch is killed, its ranks are killed too.\n\n"
-        "mpirun runs `launch --as-rank PROGRAM ...`, which keeps one rank: it frames its output, tells its end.\n\n");
+        "mpirun runs `launch --as-rank PROGRAM ...`, which keeps one rank: it frames its output, tells its end; and\n"
+        "`launch --as-count PROGRAM ...`, which counts the GPUs of another host.\n\n");
     lsi_launch_policy_help(out);
 }

@@ -53,8 +53,8 @@ static ls_status check_answers(const lsi_hosts *hosts, int before)
 {
     for (int i = 0; i < hosts->n; i++) {
         LS_REQUIRE(hosts->host[i].answers || before > 0, LS_ERR_COMM,
-                   "host %s does not answer: no program can be started there (mpirun's words stand above); leave it out "
-                   "of the hosts, or see to it", hosts->host[i].name);
+                   "host %s does not answer: no program can be started there (mpirun's words stand above); leave it "
+                   "out of the hosts, or see to it", hosts->host[i].name);
         if (!hosts->host[i].answers) {
             lsi_log_warn("host %s does not answer: the start again goes without it", hosts->host[i].name);
         }

@@ -115,7 +115,7 @@ static void tell_xid(const lsi_monitor *m, const lsi_gpu_label *label, int place
         noted = false;
     }
     lsi_log_warn("host %s: the GPU of rank %d (%s, %s) reports Xid %d: %s; %s%s", label->host, label->rank, label->name,
-                 label->uuid, number, xid.words, xid.advice, noted ? "; until then device.select = auto leaves it" : "");
+                 label->uuid, number, xid.words, xid.advice, noted ? "; until then auto leaves it" : "");
 }
 
 /* Waits at most so long. True: some GPU told of one. */

@@ -194,11 +194,12 @@ def refusals():
     none = machine("none", "driver none")
     nvml = {"CUSIM_NVML_FAIL": "nvmlInit_v2=12"}
     return [
-        ("4 ranks on 2 GPUs", TWO, 4, {}, {}, 5, ["4 processes need 4 GPUs", "2 can be had", "at most 2 processes",
+        ("4 ranks on 2 GPUs", TWO, 4, {}, {}, 5, ["4 processes need 4 GPUs", f"2 can be had ({uuid(0)}, {uuid(1)})",
+                                                  "at most 2 processes",
                                                   "device.sharing = allow"]),
         ("two ranks on one GPU", TWO, 2, {"select": f"0,{uuid(0)}"}, {}, 2,
          [uuid(0), "twice", "device.sharing = allow"]),
-        ("a short list", FOUR, 2, {"select": "3"}, {}, 5, ["2 processes need 2 GPUs", "1 can be had"]),
+        ("a short list", FOUR, 2, {"select": "3"}, {}, 5, ["2 processes need 2 GPUs", f"1 can be had ({uuid(3)})"]),
         ("a hidden UUID", TWO, 1, {"select": uuid(1)}, {"CUDA_VISIBLE_DEVICES": "0"}, 5,
          [uuid(1), "CUDA_VISIBLE_DEVICES = '0' hides", "unset"]),
         ("an unknown UUID", TWO, 1, {"select": "GPU-ffff"}, {}, 5, ["GPU-ffff", "gpus"]),

@@ -188,9 +188,11 @@ static void nothing_to_watch(void **state)
     lsi_monitor *monitor;
 
     (void)state;
-    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 1, .textfile = "", .leases = ""}, &monitor));
+    CHECK_OK(lsi_monitor_open(
+        &(lsi_monitor_options){.job = job, .interval = 1, .textfile = "", .leases = ""}, &monitor));
     assert_null(monitor);
-    CHECK_OK(lsi_monitor_open(&(lsi_monitor_options){.job = job, .interval = 0, .port = 1, .textfile = "x", .leases = ""}, &monitor));
+    CHECK_OK(lsi_monitor_open(
+        &(lsi_monitor_options){.job = job, .interval = 0, .port = 1, .textfile = "x", .leases = ""}, &monitor));
     assert_null(monitor);
     assert_false(lsi_monitor_take(NULL, NULL));
 }

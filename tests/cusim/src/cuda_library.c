@@ -11,7 +11,15 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { OK = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, UNAVAILABLE = 46, NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999 };
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    NOT_INITIALIZED = 3,
+    UNAVAILABLE = 46,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    UNKNOWN = 999
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cusim_machine machine;

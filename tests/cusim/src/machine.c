@@ -3,8 +3,8 @@
  *     driver 580.65.06            # or: driver none
  *     cuda 13000                  # newest CUDA of the driver
  *     gpu name="NVIDIA A100" cc=8.0 mem=81920 used=79100 util=97 memutil=40 temp=78 power=391 cap=400 sms=108
- * clock=1410 bus=0000:07:00.0 uuid=GPU-... numa=0 ecc=0 xid=0 throttle=0 remap_failed=0 lost=0 seized=0 mig=off mode=default|exclusive|prohibited   (on one
- * line) instance gpu=5 gi=1 ci=0 mem=20480 sms=28 uuid=MIG-...     # part of a GPU that has mig=on proc gpu=1 pid=4242
+ * clock=1410 bus=0000:07:00.0 uuid=GPU-... numa=0 ecc=0 xid=0 throttle=0 remap_failed=0 lost=0 seized=0 mig=off
+ * mode=default|exclusive|prohibited   (on one line) instance gpu=5 gi=1 ci=0 mem=20480 sms=28 uuid=MIG-...     # part of a GPU that has mig=on proc gpu=1 pid=4242
  * mem=78000 graphics=0 link 1 3 nvlink             # internal nvlink pix pxb phb node sys
  *
  * Memory is in MiB unless it ends in k, M or G. GPUs are numbered from 0 in the order of their lines. What is left out
