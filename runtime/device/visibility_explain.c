@@ -179,7 +179,8 @@ static void explain_hidden(const lsi_inventory *inventory, lsi_text *out)
         } else if (gpu->mig) {
             lsi_text_append(out,
                             "nvidia-smi's GPU %d is in MIG mode: it is used by its instances only, and a process "
-                            "sees one. Give each process CUDA_VISIBLE_DEVICES = the UUID of its own (MIG-...).\n",
+                            "sees one. Give each process CUDA_VISIBLE_DEVICES = the UUID of its own (MIG-...), as "
+                            "`launch` does.\n",
                             gpu->nvml_index);
         }
     }

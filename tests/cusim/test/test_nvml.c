@@ -210,11 +210,44 @@ static void test_failures(void **state)
     assert_int_equal(p_nvmlInit_v2(), NVML_ERROR_UNKNOWN);
 }
 
+/* Each set is told once, of GPUs it was asked to watch; instances have no events of their own. */
+static void test_events(void **state)
+{
+    nvmlEventSet_t sets[2];
+    nvmlEventData_t event;
+    nvmlDevice_t instance;
+    unsigned long long types;
+
+    (void)state;
+    set("CUSIM_MACHINE", CUSIM_MACHINES "/mixed.txt");
+    assert_int_equal(p_nvmlInit_v2(), NVML_SUCCESS);
+    assert_int_equal(p_nvmlDeviceGetSupportedEventTypes(device_at(2), &types), NVML_SUCCESS);
+    assert_true((types & NVML_EVENT_XID) != 0);
+    assert_int_equal(p_nvmlDeviceGetMigDeviceHandleByIndex(device_at(5), 0, &instance), NVML_SUCCESS);
+    assert_int_equal(p_nvmlDeviceGetSupportedEventTypes(instance, &types), NVML_SUCCESS);
+    assert_true(types == 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(p_nvmlEventSetCreate(&sets[i]), NVML_SUCCESS);
+        assert_int_equal(p_nvmlEventSetWait_v2(sets[i], &event, 1), NVML_ERROR_TIMEOUT);
+        assert_int_equal(p_nvmlDeviceRegisterEvents(device_at(1), NVML_EVENT_XID, sets[i]), NVML_SUCCESS);
+        assert_int_equal(p_nvmlEventSetWait_v2(sets[i], &event, 1), NVML_ERROR_TIMEOUT);
+        assert_int_equal(p_nvmlDeviceRegisterEvents(device_at(2), NVML_EVENT_XID, sets[i]), NVML_SUCCESS);
+        assert_int_equal(p_nvmlEventSetWait_v2(sets[i], &event, 1), NVML_SUCCESS);
+        assert_true(event.device == device_at(2) && event.eventType == NVML_EVENT_XID && event.eventData == 31);
+        assert_int_equal(event.gpuInstanceId, NVML_INSTANCE_ANY);
+        assert_int_equal(p_nvmlEventSetWait_v2(sets[i], &event, 1), NVML_ERROR_TIMEOUT);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(p_nvmlEventSetFree(sets[i]), NVML_SUCCESS);
+    }
+    assert_int_equal(p_nvmlShutdown(), NVML_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_not_initialized), cmocka_unit_test(test_devices),  cmocka_unit_test(test_how_they_fare),
-        cmocka_unit_test(test_instances),       cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_instances),       cmocka_unit_test(test_failures), cmocka_unit_test(test_events),
     };
     return cmocka_run_group_tests(tests, open_library, NULL);
 }
