@@ -7,17 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "device/lease_fault.h"
 #include "metrics/monitor.h"
 
 static lsi_job *job;
 static char path[512];
 
-/* GPU r is rank r's; the last one is idle and nobody's. Rank 0's process and a stranger are on GPU 0. */
+/* GPU r is rank r's; the last one is idle and nobody's. Rank 0's process and a stranger are on GPU 0. All but that tell
+ * of an Xid. */
 static void describe_machine(void)
 {
     char machine[600];
@@ -31,8 +34,9 @@ static void describe_machine(void)
         for (int r = 0; r <= job->world; r++) {
             fprintf(file,
                     "gpu name=\"NVIDIA \\A100\" cc=8.0 mem=40960 used=%d util=%d memutil=7 temp=%d power=%d "
-                    "clock=1410 throttle=%d bus=0000:%02x:00.0 uuid=GPU-a%07x-0000-0000-0000-000000000000\n",
-                    1000 + r, 10 * r, 40 + r, 100 + r, r == 1 ? 0x40 : 0, 0x10 + r, (unsigned)r);
+                    "clock=1410 throttle=%d xid=%d bus=0000:%02x:00.0 uuid=GPU-a%07x-0000-0000-0000-000000000000\n",
+                    1000 + r, 10 * r, 40 + r, 100 + r, r == 1 ? 0x40 : 0, r == 0 ? 0 : r == 1 ? 48 : 94,
+                    0x10 + r, (unsigned)r);
         }
         fprintf(file, "proc gpu=0 pid=%d mem=100\nproc gpu=0 pid=4194000 mem=100\n", (int)getpid());
         fprintf(file, "proc gpu=0 pid=4194001 mem=10 graphics=1\n");
@@ -104,6 +108,7 @@ static void check_samples(lsi_monitor *monitor)
         assert_true(value[LSI_GPU_GAUGE_memory_used] == 1000 + r);
         assert_true(value[LSI_GPU_GAUGE_memory_free] == 40960 - 1000 - r);
         assert_true(value[LSI_GPU_GAUGE_throttle] == (r == 1 ? 0x40 : 0));
+        assert_true(value[LSI_GPU_GAUGE_xid] == (r == 0 ? 0 : r == 1 ? 48 : 94));
         /* On the others no process of ours is listed, as in a container: nobody can be called a stranger. */
         assert_int_equal(s.numbers[r].strangers, r == 0 ? 1 : -1);
     }
@@ -126,16 +131,36 @@ static void check_text(const lsi_text *text)
     assert_null(strstr(text->data, "-0000-000000000000\",device=\"nvidia99"));
 }
 
+/* Of GPUs of the job, those with a fatal Xid. */
+static void check_faults(const char *folder)
+{
+    lsi_leases *leases;
+    char uuid[LSI_GPU_UUID];
+
+    CHECK_OK(lsi_lease_open(folder, "test", &leases));
+    for (int r = 0; r <= job->world; r++) {
+        snprintf(uuid, sizeof uuid, "GPU-a%07x-0000-0000-0000-000000000000", (unsigned)r);
+        assert_int_equal(lsi_lease_fault_find(leases, uuid), r == 1 && job->world > 1 ? 48 : 0);
+    }
+    lsi_lease_close(&leases);
+}
+
 static void watch(int hosts)
 {
-    char textfile[600];
+    char textfile[600], leases[600];
     lsi_gpu gpu = own_gpu();
     lsi_monitor *monitor;
     lsi_trainer_numbers numbers = {0};
 
     pretend_hosts(hosts);
     snprintf(textfile, sizeof textfile, "%s.%d.prom", path, job->rank);
-    const lsi_monitor_options options = {.job = job, .gpu = &gpu, .interval = 0.02, .textfile = textfile, .leases = ""};
+    snprintf(leases, sizeof leases, "%s.leases", path);
+    if (job->rank == 0) {
+        (void)mkdir(leases, 0777);
+    }
+    CHECK_OK(lsi_job_barrier(job));
+    const lsi_monitor_options options = {
+        .job = job, .gpu = &gpu, .interval = 0.02, .textfile = textfile, .leases = leases};
     CHECK_OK(lsi_monitor_open(&options, &monitor));
     assert_int_equal(monitor != NULL, job->local_rank == 0);
     lsi_gauges_tell(&numbers, LSI_TRAINER_GAUGE_loss, (double)NAN);
@@ -145,6 +170,8 @@ static void watch(int hosts)
     }
     CHECK_OK(lsi_job_barrier(job));
     lsi_monitor_close(&monitor);
+    CHECK_OK(lsi_job_barrier(job));
+    check_faults(leases);
     if (job->local_rank == 0) {
         lsi_text text = {0};
         char *data;
