@@ -69,7 +69,7 @@ static ls_status fill_from_hosts(const lsi_hosts *hosts, int64_t asked, lsi_pick
 
     LS_TRY(lsi_memory_alloc(LSI_HOSTS_TEXT, "the hosts", (void **)&text));
     pick->hosts = text;
-    pick->n = lsi_hosts_text(hosts, text);
+    pick->n = lsi_host_list_text(hosts, text);
     for (int i = 0; i < hosts->n; i++) {
         n += hosts->host[i].n > 0;
         gpus += hosts->host[i].gpus;
@@ -91,7 +91,7 @@ static ls_status count_hosts(const lsi_launch_options *options, const ls_config 
     lsi_hosts *hosts;
 
     LS_TRY(lsi_memory_alloc(sizeof *hosts, "the hosts", (void **)&hosts));
-    ls_status status = lsi_hosts_read(options, hosts);
+    ls_status status = lsi_host_list_read(options->host, options->hostfile, hosts);
     if (status == LS_OK) {
         status = lsi_hosts_ask(options, config, signals, hosts);
     }
@@ -103,16 +103,30 @@ static ls_status count_hosts(const lsi_launch_options *options, const ls_config 
     return status;
 }
 
+/* Slots as they are written. */
+static ls_status count_written(const lsi_launch_options *options, lsi_pick *pick)
+{
+    lsi_hosts *hosts;
+
+    LS_TRY(lsi_memory_alloc(sizeof *hosts, "the hosts", (void **)&hosts));
+    ls_status status = lsi_host_list_read(options->host, options->hostfile, hosts);
+    if (status == LS_OK) {
+        pick->n = lsi_host_list_slots(hosts, options->host != NULL ? 1 : 0);
+        snprintf(pick->why, sizeof pick->why, "one for each slot of %.100s",
+                 options->host != NULL ? "--host" : options->hostfile);
+        if (options->host != NULL && pick->n == 0) {
+            status = LS_FAIL(LS_ERR_USAGE, "--host %.100s has no slot", options->host);
+        }
+    }
+    lsi_memory_free(hosts);
+    return status;
+}
+
 /* What a job on other hosts, or in an allocation, could get at the most. */
 static ls_status count_slots(const lsi_launch_options *options, lsi_pick *pick)
 {
-    if (options->host != NULL) {
-        pick->n = lsi_slots_of_hosts(options->host);
-        snprintf(pick->why, sizeof pick->why, "one for each slot of --host");
-        LS_REQUIRE(pick->n > 0, LS_ERR_USAGE, "--host %.100s names no host", options->host);
-    } else if (options->hostfile != NULL) {
-        snprintf(pick->why, sizeof pick->why, "one for each slot of %.100s", options->hostfile);
-        LS_TRY(lsi_slots_of_file(options->hostfile, &pick->n));
+    if (options->host != NULL || options->hostfile != NULL) {
+        LS_TRY(count_written(options, pick));
     } else {
         pick->n = lsi_slots_of_allocation();
         snprintf(pick->why, sizeof pick->why, "one for each task of the batch system's allocation");

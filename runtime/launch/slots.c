@@ -1,72 +1,11 @@
 #include "launch/slots.h"
 
-#include <limits.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/file.h"
-#include "base/memory.h"
 #include "base/proc.h"
-
-static const size_t hostfile_most = 1 << 20;
-
-int lsi_slots_of_hosts(const char *hosts)
-{
-    long n = 0;
-
-    while (*hosts != '\0') {
-        size_t length = strcspn(hosts, ",");
-        const char *colon = memchr(hosts, ':', length);
-        long slots = colon != NULL ? strtol(colon + 1, NULL, 10) : 1;
-
-        n += length > 0 && slots > 0 ? slots : 0;
-        hosts += length + (hosts[length] == ',' ? 1 : 0);
-    }
-    return n < INT_MAX ? (int)n : INT_MAX;
-}
-
-/* One line of a hostfile: its slots, 0 for none named, -1 for a line without a host. */
-static long slots_of_line(char *line)
-{
-    line[strcspn(line, "#\r")] = '\0';
-    char *rest = line, *name = strtok_r(line, " \t", &rest), *word;
-    long slots = 0;
-
-    if (name == NULL) {
-        return -1;
-    }
-    while ((word = strtok_r(NULL, " \t", &rest)) != NULL) {
-        if (strncmp(word, "slots=", 6) == 0) {
-            slots = strtol(word + 6, NULL, 10);
-        }
-    }
-    return slots > 0 ? slots : 0;
-}
-
-ls_status lsi_slots_of_file(const char *path, int *out)
-{
-    char *text, *rest, *line;
-    size_t size;
-    long total = 0;
-    bool known = true;
-
-    LS_TRY(lsi_file_read(path, hostfile_most, LS_ERR_USAGE, &text, &size));
-    rest = text;
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        long slots = slots_of_line(line);
-
-        known = known && slots != 0;
-        total += slots > 0 ? slots : 0;
-    }
-    lsi_memory_free(text);
-    LS_REQUIRE(total > 0 || !known, LS_ERR_USAGE, "%s: names no host", path);
-    *out = known ? (int)(total < INT_MAX ? total : INT_MAX) : 0;
-    return LS_OK;
-}
 
 int lsi_slots_of_allocation(void)
 {

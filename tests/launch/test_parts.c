@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "launch/frame.h"
+#include "launch/host_list.h"
 #include "launch/lines.h"
 #include "launch/options.h"
 #include "launch/policy.h"
@@ -193,13 +194,25 @@ static void test_slots(void **state)
     } files[] = {
         {"a slots=2\nb slots=3 max_slots=9\n", 5}, {"# no\n\n  a  slots=2 # b slots=7\r\n", 2}, {"a slots=2\nb\n", 0}};
     const char *folder = test_folder_make();
+    static lsi_hosts hosts;
+    static char text[LSI_HOSTS_TEXT];
     char path[512];
-    int slots;
 
     (void)state;
-    assert_int_equal(lsi_slots_of_hosts("a:4,b"), 5);
-    assert_int_equal(lsi_slots_of_hosts("a,a,b:0,,c:x"), 2);
-    assert_int_equal(lsi_slots_of_hosts(""), 0);
+    CHECK_OK(lsi_host_list_read("a:4,b", NULL, &hosts));
+    assert_int_equal(lsi_host_list_slots(&hosts, 1), 5);
+    CHECK_OK(lsi_host_list_read("a,a,b:0,,c:x", NULL, &hosts));
+    assert_int_equal(lsi_host_list_slots(&hosts, 1), 2);
+    assert_int_equal(hosts.n, 3);
+    assert_int_equal(hosts.host[0].n_unsaid, 2);
+    CHECK_OK(lsi_host_list_read("a:1,b:2,a:3,ab", NULL, &hosts));
+    assert_int_equal(hosts.n, 3);
+    assert_int_equal(hosts.host[0].slots, 4);
+    hosts.host[0].n = 4;
+    hosts.host[2].n = 1;
+    assert_int_equal(lsi_host_list_text(&hosts, text), 5);
+    assert_string_equal(text, "a:4,ab:1");
+    CHECK_FAILS(lsi_host_list_read(",,", NULL, &hosts), LS_ERR_USAGE, "names no host");
     snprintf(path, sizeof path, "%s/hosts", folder);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         FILE *file = fopen(path, "w");
@@ -207,14 +220,14 @@ static void test_slots(void **state)
         assert_non_null(file);
         fputs(files[i].text, file);
         fclose(file);
-        CHECK_OK(lsi_slots_of_file(path, &slots));
-        assert_int_equal(slots, files[i].slots);
+        CHECK_OK(lsi_host_list_read(NULL, path, &hosts));
+        assert_int_equal(lsi_host_list_slots(&hosts, 0), files[i].slots);
     }
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("# nobody\n", file);
     fclose(file);
-    CHECK_FAILS(lsi_slots_of_file(path, &slots), LS_ERR_USAGE, "names no host");
+    CHECK_FAILS(lsi_host_list_read(NULL, path, &hosts), LS_ERR_USAGE, "names no host");
     assert_true(lsi_slots_here() >= 1);
     test_folder_remove();
     test_check_no_memory_live();
