@@ -285,6 +285,19 @@ static void softmax_case(const ops_shape *s, ls_dtype t, void *arguments)
     a->losses = a->lse = a->hits = v(a->rows, LS_F32);
 }
 
+static void softmax_both(const ops_shape *s, ls_dtype t, void *arguments)
+{
+    lsi_softmax_xent_args *a = arguments;
+
+    a->rows = rows(s);
+    a->pitch = s->padded_vocab;
+    a->classes = s->vocab;
+    a->seed = 1.0F;
+    a->logits = v(a->rows * a->pitch, t);
+    a->targets = v(a->rows, LS_I32);
+    a->losses = a->hits = v(a->rows, LS_F32);
+}
+
 static void softmax_back(const ops_shape *s, ls_dtype t, void *arguments)
 {
     lsi_softmax_xent_bwd_args *a = arguments;
@@ -432,6 +445,7 @@ static const ops_case cases[] = {
     {.op = &lsi_op_layernorm_bwd, .what = "", .make = layernorm_back, .overwritten = 7U << 5},
     {.op = &lsi_op_softmax_xent_fwd, .what = "", .make = softmax_case},
     {.op = &lsi_op_softmax_xent_bwd, .what = "", .make = softmax_back},
+    {.op = &lsi_op_softmax_xent, .what = "", .make = softmax_both},
     {.op = &lsi_op_mse_fwd, .what = "", .make = mse_case},
     {.op = &lsi_op_mse_bwd, .what = "", .make = mse_back},
     {.op = &lsi_op_loss_sum, .what = "", .make = loss_sum_case, .f32_only = true},

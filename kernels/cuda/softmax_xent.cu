@@ -1,5 +1,6 @@
 /* Softmax and cross-entropy in one: the probabilities are never stored, the backward makes them again from the row's
- * log-sum-exp. The forward reads the logits once: maximum and sum of exponentials grow together. */
+ * log-sum-exp. The forward reads the logits once: maximum and sum of exponentials grow together. Both at once read a row
+ * again as soon as its log-sum-exp is known, from the second-level cache. */
 #include "kernels/cuda/fault.h"
 #include "kernels/cuda/row.h"
 #include "kernels/math.h"
@@ -36,60 +37,80 @@ static __device__ __forceinline__ void take_group(row_state *s, const float *x, 
     }
 }
 
+/* Of the first pass over a row: the thread that has the target's logit writes loss and hit (without a target, the first
+ * one). The log-sum-exp, in all threads. */
+template <typename T>
+static __device__ __forceinline__ float sum_up_row(const lsi_row &r, const T *logits, int64_t classes, int32_t target,
+                                                   const lsi_fault_site &fault, lsi_first_max *max_slot,
+                                                   double *sum_slot, float *losses, float *hits)
+{
+    row_state mine = {{-INFINITY, r.first}, 0.0f};
+
+    for (int64_t at = r.first; at < classes; at += r.step) {
+        float x[LSI_GROUP];
+
+        lsi_read<T, LSI_GROUP>(logits + at, classes - at, x);
+        take_group(&mine, x, at, classes - at);
+    }
+    lsi_first_max max = lsi_row_max(&r, mine.max, max_slot);
+    double sum = lsi_row_sum(&r, (double)(mine.sum * lsi_exp(mine.max.value - max.value)), sum_slot);
+    float log_sum = lsi_log((float)sum), loss = 0.0f, hit = 0.0f;
+    bool has_target = target >= 0 && target < classes;
+
+    if (r.first != (has_target ? target % r.step / LSI_GROUP * LSI_GROUP : 0)) {
+        return max.value + log_sum;
+    }
+    if (has_target) {
+        loss = log_sum + (max.value - lsi_widen(logits[target]));
+        hit = log_sum == log_sum && target == max.at ? 1.0f : 0.0f;     /* the target is the first among the largest */
+    } else if (target >= classes) {
+        lsi_fault_raise(&fault, target, r.index, classes);
+    }
+    losses[r.index] = loss;
+    hits[r.index] = hit;
+    return max.value + log_sum;
+}
+
 template <typename T>
 static __device__ __forceinline__ void softmax_xent_fwd(const lsi_softmax_xent_fwd_args &a, const lsi_fault_site &fault,
                                                         lsi_first_max *max_slot, double *sum_slot)
 {
     lsi_row r = lsi_row_mine(a.classes);
-    const T *logits = (const T *)a.logits.data + r.index * a.pitch;
-    row_state mine = {{-INFINITY, 0}, 0.0f};
 
     if (r.index >= a.rows) {
         return;
     }
-    mine.max.at = r.first;
-    for (int64_t at = r.first; at < a.classes; at += r.step) {
-        float x[LSI_GROUP];
-
-        lsi_read<T, LSI_GROUP>(logits + at, a.classes - at, x);
-        take_group(&mine, x, at, a.classes - at);
+    float lse = sum_up_row<T>(r, (const T *)a.logits.data + r.index * a.pitch, a.classes,
+                              ((const int32_t *)a.targets.data)[r.index], fault, max_slot, sum_slot,
+                              (float *)a.losses.data, (float *)a.hits.data);
+    if (r.first == 0) {
+        ((float *)a.lse.data)[r.index] = lse;
     }
-    lsi_first_max max = lsi_row_max(&r, mine.max, max_slot);
-    double sum = lsi_row_sum(&r, (double)(mine.sum * lsi_exp(mine.max.value - max.value)), sum_slot);
-    if (r.first != 0) {
-        return;
-    }
-
-    int32_t target = ((const int32_t *)a.targets.data)[r.index];
-    float log_sum = lsi_log((float)sum), loss = 0.0f, hit = 0.0f;
-    if (target >= a.classes) {
-        lsi_fault_raise(&fault, target, r.index, a.classes);
-    } else if (target >= 0) {
-        loss = log_sum + (max.value - lsi_widen(logits[target]));
-        hit = log_sum == log_sum && target == max.at ? 1.0f : 0.0f;     /* the target is the first among the largest */
-    }
-    ((float *)a.lse.data)[r.index] = max.value + log_sum;
-    ((float *)a.losses.data)[r.index] = loss;
-    ((float *)a.hits.data)[r.index] = hit;
 }
 
-#define SOFTMAX_XENT_FWD(suffix, type)                                                                               \
-    extern "C" __global__ void __launch_bounds__(LSI_THREADS)                                                        \
-        lsi_softmax_xent_fwd_##suffix(lsi_softmax_xent_fwd_args a, lsi_fault_site fault)                             \
-    {                                                                                                                \
-        __shared__ lsi_first_max max_slot[LSI_ROW_WARPS];                                                            \
-        __shared__ double sum_slot[LSI_ROW_WARPS];                                                                   \
-        softmax_xent_fwd<type>(a, fault, max_slot, sum_slot);                                                        \
+#define ROW_KERNEL(name, suffix, type)                                              \
+    extern "C" __global__ void __launch_bounds__(LSI_THREADS)                       \
+        lsi_##name##_##suffix(lsi_##name##_args a, lsi_fault_site fault)            \
+    {                                                                               \
+        __shared__ lsi_first_max max_slot[LSI_ROW_WARPS];                           \
+        __shared__ double sum_slot[LSI_ROW_WARPS];                                  \
+        name<type>(a, fault, max_slot, sum_slot);                                   \
     }
-SOFTMAX_XENT_FWD(f32, float)
-SOFTMAX_XENT_FWD(f16, __half)
-SOFTMAX_XENT_FWD(bf16, __nv_bfloat16)
+#define ROW_KERNELS(name)           \
+    ROW_KERNEL(name, f32, float)    \
+    ROW_KERNEL(name, f16, __half)   \
+    ROW_KERNEL(name, bf16, __nv_bfloat16)
+ROW_KERNELS(softmax_xent_fwd)
+
+static lsi_fault_site target_fault(ls_stream *stream)
+{
+    return lsi_fault_at(stream, LS_ERR_DATA, "target %lld in row %lld of the micro-batch, but there are %lld classes");
+}
 
 extern "C" ls_status lsi_cuda_softmax_xent_fwd(ls_stream *stream, const void *arguments)
 {
     lsi_softmax_xent_fwd_args a = *(const lsi_softmax_xent_fwd_args *)arguments;
-    lsi_fault_site fault = lsi_fault_at(stream, LS_ERR_DATA,
-                                        "target %lld in row %lld of the micro-batch, but there are %lld classes");
+    lsi_fault_site fault = target_fault(stream);
 
     LSI_CHECK_TYPES("softmax_xent_fwd", &a.logits);
     if (a.rows == 0) {
@@ -100,6 +121,21 @@ extern "C" ls_status lsi_cuda_softmax_xent_fwd(ls_stream *stream, const void *ar
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------ */
+
+/* In place of n logits of a row, from `column` on: their gradient; 0 behind the classes and without a target. */
+template <int n>
+static __device__ __forceinline__ void make_gradient(float *x, int64_t column, int64_t classes, int32_t target,
+                                                     float lse, float scale)
+{
+    int64_t written = target < 0 ? 0 : classes;
+
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float softmax = lsi_exp(x[i] - lse);
+        float dx = (column + i == target ? softmax - 1.0f : softmax) * scale;
+        x[i] = column + i < written ? dx : 0.0f;
+    }
+}
 
 template <typename T> static __device__ __forceinline__ void softmax_xent_bwd(const lsi_softmax_xent_bwd_args &a)
 {
@@ -113,14 +149,8 @@ template <typename T> static __device__ __forceinline__ void softmax_xent_bwd(co
     }
     int32_t target = ((const int32_t *)a.targets.data)[p.row];
     float lse = ((const float *)a.lse.data)[p.row], scale = a.seed * a.state->loss_scale;
-    int64_t written = target < 0 ? 0 : a.classes;       /* behind them: 0 */
     lsi_read<T, n>((const T *)a.logits.data + at, left, x);
-#pragma unroll
-    for (int i = 0; i < n; i++) {
-        float softmax = lsi_exp(x[i] - lse);
-        float dx = (p.column + i == target ? softmax - 1.0f : softmax) * scale;
-        x[i] = p.column + i < written ? dx : 0.0f;
-    }
+    make_gradient<n>(x, p.column, a.classes, target, lse, scale);
     lsi_write<T, n>((T *)a.dlogits.data + at, left, x);
 }
 LSI_KERNEL_TYPES(softmax_xent_bwd, (lsi_softmax_xent_bwd_args a), (a))
@@ -137,4 +167,44 @@ extern "C" ls_status lsi_cuda_softmax_xent_bwd(ls_stream *stream, const void *ar
     return LSI_LAUNCH_TYPES("softmax_xent_bwd", softmax_xent_bwd, a.logits.dtype,
                             lsi_matrix_grid(a.rows, a.pitch, group), lsi_matrix_block(a.pitch, group),
                             lsi_cuda_stream(stream), a);
+}
+
+/* ---- both at once ------------------------------------------------------------------------------------------------- */
+
+/* A thread writes over what it alone has read: no barrier between the passes. */
+template <typename T>
+static __device__ __forceinline__ void softmax_xent(const lsi_softmax_xent_args &a, const lsi_fault_site &fault,
+                                                    lsi_first_max *max_slot, double *sum_slot)
+{
+    lsi_row r = lsi_row_mine(a.classes);
+    T *logits = (T *)a.logits.data + r.index * a.pitch;
+
+    if (r.index >= a.rows) {
+        return;
+    }
+    int32_t target = ((const int32_t *)a.targets.data)[r.index];
+    float scale = a.seed * a.state->loss_scale;
+    float lse = sum_up_row<T>(r, logits, a.classes, target, fault, max_slot, sum_slot, (float *)a.losses.data,
+                              (float *)a.hits.data);
+    for (int64_t at = r.first; at < a.pitch; at += r.step) {
+        float x[LSI_GROUP];
+
+        lsi_read<T, LSI_GROUP>(logits + at, a.pitch - at, x);
+        make_gradient<LSI_GROUP>(x, at, a.classes, target, lse, scale);
+        lsi_write<T, LSI_GROUP>(logits + at, a.pitch - at, x);
+    }
+}
+ROW_KERNELS(softmax_xent)
+
+extern "C" ls_status lsi_cuda_softmax_xent(ls_stream *stream, const void *arguments)
+{
+    lsi_softmax_xent_args a = *(const lsi_softmax_xent_args *)arguments;
+    lsi_fault_site fault = target_fault(stream);
+
+    LSI_CHECK_TYPES("softmax_xent", &a.logits);
+    if (a.rows == 0) {
+        return LS_OK;
+    }
+    return LSI_LAUNCH_TYPES("softmax_xent", softmax_xent, a.logits.dtype, lsi_row_grid(a.rows, a.classes), LSI_THREADS,
+                            lsi_cuda_stream(stream), a, fault);
 }

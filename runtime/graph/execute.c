@@ -85,6 +85,9 @@ static ls_status queue_forward(const ls_plan *plan, const lsi_plan_run *run, con
     }
     r.out = view_of(plan, run, step->out, &layer->out_shape, layer->out_dtype);
     r.gelu_out = view_of(plan, run, step->gelu_out, &layer->out_shape, layer->out_dtype);
+    if (step->forward_makes_d_in) {
+        r.d_in[0] = view_of(plan, run, step->d_in[0], &layer->in_shape[0], layer->in_dtype[0]);
+    }
     for (int k = 0; k < layer->n_params && run->param_need != NULL; k++) {
         if (step->first_reader[k]) {
             LS_TRY(run->param_need(run->hook_argument, step->node->param[k]));

@@ -1,5 +1,6 @@
-/* A GELU is made by the product in front of it, and its gradient by the backward of the product behind it, where such a
- * layer can and nobody sees the difference: buffers keep their contents, one of them from a little earlier on. */
+/* Layers that work for others, or earlier than in their turn, where nobody sees the difference: buffers keep their
+ * contents, one of them from a little earlier on. A GELU is made by the product in front of it, and its gradient by the
+ * backward of the product behind it; the gradient of a loss by its forward. */
 #include "graph/compile.h"
 
 static bool is_gelu(const lsi_step *step)
@@ -67,7 +68,32 @@ static void fuse_backward(lsi_compiler *c, int q)
     gelu->backward_elsewhere = true;
 }
 
-void lsi_fuse_gelus(lsi_compiler *compiler)
+/* Behind the forward of loss p its input's buffer holds the gradient: no later forward may read it. Backwards of other
+ * layers come after p's own, which would have overwritten it too. */
+static void fuse_loss(ls_plan *plan, int p)
+{
+    lsi_step *loss = &plan->step[p];
+    int buffer = loss->in[0];
+    bool only_input = loss->d_in[0] >= 0;
+
+    for (int i = 1; i < loss->node->layer.n_in; i++) {
+        only_input = only_input && loss->d_in[i] == LSI_BUFFER_NONE && loss->in[i] != buffer;
+    }
+    if (!only_input || loss->d_in[0] != buffer || loss->accumulate_in[0] || loss->sum_in[0] != LSI_BUFFER_NONE) {
+        return;
+    }
+    for (int q = p + 1; q < plan->n_steps; q++) {
+        for (int i = 0; i < plan->step[q].node->layer.n_in; i++) {
+            if (plan->step[q].in[i] == buffer) {
+                return;
+            }
+        }
+    }
+    loss->forward_makes_d_in = true;
+    loss->backward_elsewhere = true;
+}
+
+void lsi_fuse(lsi_compiler *compiler)
 {
     ls_plan *plan = compiler->plan;
 
@@ -78,6 +104,9 @@ void lsi_fuse_gelus(lsi_compiler *compiler)
         if (is_gelu(&plan->step[q])) {
             fuse_forward(compiler, q);
             fuse_backward(compiler, q);
+        }
+        if (plan->step[q].backward && plan->step[q].node->layer.kind->forward_makes_d_in) {
+            fuse_loss(plan, q);
         }
     }
 }

@@ -286,7 +286,7 @@ static ls_status compile(lsi_compiler *c)
     if (plan->mode == LS_TRAIN) {
         LS_TRY(lsi_gradient_plan(c));
     }
-    lsi_fuse_gelus(c);
+    lsi_fuse(c);
     return lsi_memory_plan(plan->buffer, plan->n_buffers, &plan->size);
 }
 

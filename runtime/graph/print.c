@@ -41,7 +41,9 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
         print_buffer(plan, step->accumulate_in[i] ? "adds to d_in" : "d_in", step->d_in[i], out);
     }
     print_buffer(plan, "through the gelu of", step->gelu_in, out);
-    if (step->forward_elsewhere || step->backward_elsewhere) {
+    if (step->forward_makes_d_in) {
+        lsi_text_append(out, "  backward by the forward");
+    } else if (step->forward_elsewhere || step->backward_elsewhere) {
         lsi_text_append(out, "  %s%s%s by the products next to it", step->forward_elsewhere ? "forward" : "",
                         step->forward_elsewhere && step->backward_elsewhere ? " and " : "",
                         step->backward_elsewhere ? "backward" : "");

@@ -48,16 +48,34 @@ static ls_status infer(ls_layer_node *node)
     return LS_OK;
 }
 
-static ls_status forward(const ls_layer_run *run)
+static ls_status losses_only(const ls_layer_run *run)
 {
-    LS_TRY(lsi_softmax_xent_fwd(run->stream, &(lsi_softmax_xent_fwd_args){.logits = run->in[LOGITS],
+    return lsi_softmax_xent_fwd(run->stream, &(lsi_softmax_xent_fwd_args){.logits = run->in[LOGITS],
                                                                           .targets = run->in[TARGETS],
                                                                           .losses = run->out,
                                                                           .lse = run->saved[LSE],
                                                                           .hits = run->saved[HITS],
                                                                           .rows = run->out.count,
                                                                           .pitch = pitch(run->node),
-                                                                          .classes = classes(run->node)}));
+                                                                          .classes = classes(run->node)});
+}
+
+static ls_status losses_and_gradient(const ls_layer_run *run)
+{
+    return lsi_softmax_xent(run->stream, &(lsi_softmax_xent_args){.targets = run->in[TARGETS],
+                                                                  .losses = run->out,
+                                                                  .hits = run->saved[HITS],
+                                                                  .logits = run->d_in[LOGITS],
+                                                                  .state = run->state,
+                                                                  .rows = run->out.count,
+                                                                  .pitch = pitch(run->node),
+                                                                  .classes = classes(run->node),
+                                                                  .seed = run->loss_seed});
+}
+
+static ls_status forward(const ls_layer_run *run)
+{
+    LS_TRY(run->d_in[LOGITS].count > 0 ? losses_and_gradient(run) : losses_only(run));
     return lsi_loss_sum(run->stream, &(lsi_loss_sum_args){.losses = run->out,
                                                           .hits = run->saved[HITS],
                                                           .targets = run->in[TARGETS],
@@ -84,6 +102,7 @@ static const ls_layer_kind kind = {
     .forward = forward,
     .backward = backward,
     .d_in_over_in = true,
+    .forward_makes_d_in = true,
     .is_loss = true,
 };
 

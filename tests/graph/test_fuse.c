@@ -1,5 +1,5 @@
 /* RUN: timeout=60 */
-/* Where a gelu is made by the products next to it, and where it must not be: told by what the plan launches. That the
+/* Where a gelu is made by the products next to it and a loss's gradient by its forward, and where not: told by what the plan launches. That the
  * numbers are right is the business of the gradient checks of layers and models, whose gelus are fused. */
 #include "support/graph_case.h"
 
@@ -10,7 +10,7 @@
 #include <lockstep/layers.h>
 
 typedef struct counts {
-    int gemm, gelu, slope, fused_gelu, fused_slope;
+    int gemm, gelu, slope, fused_gelu, fused_slope, loss_forward, loss_backward, fused_loss;
 } counts;
 
 static ls_status count(void *argument, const char *layer, const ls_op *op, const void *arguments)
@@ -23,6 +23,9 @@ static ls_status count(void *argument, const char *layer, const ls_op *op, const
     c->slope += op == &lsi_op_gelu_bwd;
     c->fused_gelu += op == &lsi_op_gemm_gelu;
     c->fused_slope += op == &lsi_op_gemm_gelu_bwd;
+    c->loss_forward += op == &lsi_op_softmax_xent_fwd;
+    c->loss_backward += op == &lsi_op_softmax_xent_bwd;
+    c->fused_loss += op == &lsi_op_softmax_xent;
     return LS_OK;
 }
 
@@ -43,16 +46,15 @@ static built begin(void)
     return b;
 }
 
-/* Counts by mode, of the graph whose logits are `y`; checks the gradients of what is trained. */
-static counts finish(const built *b, ls_var y, ls_mode mode)
+/* Counts by mode, of the graph whose logits are these; checks the gradients of what is trained. */
+static counts finish_with(const built *b, ls_var logits, ls_mode mode)
 {
     ls_compile_options options = {.struct_size = sizeof options, .mode = mode, .micro_batch = SAMPLES};
     counts c = {0};
     graph_case g;
 
     options.compute = LS_F32;
-    options.loss =
-        ls_softmax_xent(b->graph, "loss", ls_linear(b->graph, "head", y, CLASSES, NULL), b->targets, CLASSES);
+    options.loss = ls_softmax_xent(b->graph, "loss", logits, b->targets, CLASSES);
     ls_plan *plan;
     CHECK_OK(ls_graph_compile(b->graph, &options, &plan));
     CHECK_OK(lsi_plan_survey(plan, count, &c));
@@ -62,6 +64,12 @@ static counts finish(const built *b, ls_var y, ls_mode mode)
         graph_case_close(&g);
     }
     return c;
+}
+
+/* The same behind a head. */
+static counts finish(const built *b, ls_var y, ls_mode mode)
+{
+    return finish_with(b, ls_linear(b->graph, "head", y, CLASSES, NULL), mode);
 }
 
 static void end(built *b)
@@ -187,6 +195,40 @@ static void without_a_product_in_front(void **unused)
     end(&b);
 }
 
+/* Where the gradient may lie over the logits: not over an output. */
+static void loss(void **unused)
+{
+    (void)unused;
+    for (int mode = LS_TRAIN; mode <= LS_EVAL; mode++) {
+        built b = begin();
+        counts c = finish(&b, dense(&b, "fc", b.x), (ls_mode)mode);
+        bool trains = mode == LS_TRAIN;
+
+        assert_int_equal(c.fused_loss, trains);
+        assert_int_equal(c.loss_forward, !trains);
+        assert_int_equal(c.loss_backward, 0);
+        end(&b);
+    }
+
+    /* The logits stay readable. */
+    built b = begin();
+    ls_var logits = ls_linear(b.graph, "head", b.x, CLASSES, NULL);
+    ls_compile_options options = {.struct_size = sizeof options,
+                                  .mode = LS_TRAIN,
+                                  .micro_batch = SAMPLES,
+                                  .compute = LS_F32,
+                                  .n_outputs = 1,
+                                  .output = {logits}};
+    ls_plan *plan;
+    options.loss = ls_softmax_xent(b.graph, "loss", logits, b.targets, CLASSES);
+    CHECK_OK(ls_graph_compile(b.graph, &options, &plan));
+    counts c = {0};
+    CHECK_OK(lsi_plan_survey(plan, count, &c));
+    assert_int_equal(c.fused_loss, 0);
+    assert_int_equal(c.loss_backward, 1);
+    end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +239,7 @@ int main(void)
         cmocka_unit_test(another_reader_of_the_product),
         cmocka_unit_test(two_gelus_of_one_product),
         cmocka_unit_test(without_a_product_in_front),
+        cmocka_unit_test(loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

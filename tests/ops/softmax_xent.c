@@ -1,5 +1,5 @@
 /* RUN: cuda timeout=60 label=contract */
-/* softmax_xent_fwd and _bwd: against double, ignored targets, columns beyond the classes, equal and strange logits; in
+/* softmax_xent_fwd and _bwd, and both in one: against double, ignored targets, columns beyond the classes, equal and strange logits; in
  * every type of activations. */
 #include "support/op_case.h"
 
@@ -163,6 +163,66 @@ static void backward(void **unused)
     }
 }
 
+static void *copied(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from)
+{
+    return memcpy(op_case_view(c, view, count, dtype), from, (size_t)count * ls_dtype_bytes(dtype));
+}
+
+/* Losses, hits and the gradient in place of the logits are those of the two ops, bit for bit. */
+static void both_case(size s, ls_dtype dtype)
+{
+    lsi_softmax_xent_fwd_args f = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes};
+    lsi_softmax_xent_bwd_args b = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes, .seed = 0.125f};
+    lsi_softmax_xent_args a = {.rows = s.rows, .pitch = s.pitch, .classes = s.classes, .seed = 0.125f};
+    int64_t n = s.rows * s.pitch;
+    int level = op_case_levels() - 1;
+    op_case forward, backward, both;
+
+    op_case_open(&forward, &lsi_op_softmax_xent_fwd, &f);
+    op_case_random_as(&forward, &f.logits, n, 5.0, dtype);
+    spoil_padding(&forward, 0, s);
+    const void *logits = forward.views[0].initial;
+    fill_targets(op_case_view(&forward, &f.targets, s.rows, LS_I32), s);
+    op_case_view(&forward, &f.losses, s.rows, LS_F32);
+    op_case_view(&forward, &f.lse, s.rows, LS_F32);
+    op_case_view(&forward, &f.hits, s.rows, LS_F32);
+    op_case_run(&forward);
+
+    op_case_open(&backward, &lsi_op_softmax_xent_bwd, &b);
+    backward.state.loss_scale = 1024.0f;
+    copied(&backward, &b.logits, n, dtype, logits);
+    fill_targets(op_case_view(&backward, &b.targets, s.rows, LS_I32), s);
+    copied(&backward, &b.lse, s.rows, LS_F32, op_case_result(&forward, &f.lse, level));
+    op_case_view(&backward, &b.dlogits, n, dtype);
+    op_case_run(&backward);
+
+    op_case_open(&both, &lsi_op_softmax_xent, &a);
+    both.state.loss_scale = 1024.0f;
+    fill_targets(op_case_view(&both, &a.targets, s.rows, LS_I32), s);
+    op_case_view(&both, &a.losses, s.rows, LS_F32);
+    op_case_view(&both, &a.hits, s.rows, LS_F32);
+    copied(&both, &a.logits, n, dtype, logits);
+    op_case_run(&both);
+    op_case_expect_as_f32(&both);
+    assert_memory_equal(op_case_result(&both, &a.losses, level), op_case_result(&forward, &f.losses, level),
+                        (size_t)s.rows * sizeof(float));
+    assert_memory_equal(op_case_result(&both, &a.hits, level), op_case_result(&forward, &f.hits, level),
+                        (size_t)s.rows * sizeof(float));
+    assert_memory_equal(op_case_result(&both, &a.logits, level), op_case_result(&backward, &b.dlogits, level),
+                        (size_t)n * ls_dtype_bytes(dtype));
+    op_case_close(&both);
+    op_case_close(&backward);
+    op_case_close(&forward);
+}
+
+static void both_at_once(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < OP_CASE_N_TYPES * N_SIZES; i++) {
+        both_case(sizes[i % N_SIZES], op_case_types[i / N_SIZES]);
+    }
+}
+
 static void backward_agrees_with_differences(void **unused)
 {
     (void)unused;
@@ -227,6 +287,7 @@ int main(void)
         cmocka_unit_test(forward),
         cmocka_unit_test(backward),
         cmocka_unit_test(backward_agrees_with_differences),
+        cmocka_unit_test(both_at_once),
         cmocka_unit_test(strange_rows),
         cmocka_unit_test(target_out_of_range),
     };

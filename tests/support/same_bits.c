@@ -23,6 +23,7 @@ static const struct {
     {"dropout", ALL}, {"cast", ALL}, {"adamw", ALL}, {"sgd", ALL}, {"poke", ALL}, {"bias_bwd", ALL},
     {"embedding_fwd", ALL}, {"embedding_bwd", ALL}, {"commit", ALL}, {"softmax_xent_bwd", ALL},
     {"softmax_xent_fwd", 1u << 4},      /* hits */
+    {"softmax_xent", 1u << 2},
     {"layernorm_bwd", 3u << 6},         /* dgamma, dbeta */
 };
 

@@ -42,13 +42,15 @@ def buckets(ranges, around=()):
 
 def written_step(n_slots, layers):
     # The product in front of a gelu makes it; between its gradient and the product behind it stands a dropout.
+    # The loss's forward makes the gradient, too.
     forward = [name for name in layers if not name.startswith("act")]
+    backward = [name for name in layers[::-1] if name != "loss"]
 
     def parts(part, names):
         return [(f"{name} {part}", []) for name in names]
 
     return [entry for slot in range(n_slots) for entry in (
-        (f"slot {slot} forward", parts("forward", forward)), (f"slot {slot} backward", parts("backward", layers[::-1])))]
+        (f"slot {slot} forward", parts("forward", forward)), (f"slot {slot} backward", parts("backward", backward)))]
 
 
 def check_buckets(case, what, ranges, n_slots, shared):
