@@ -259,6 +259,18 @@ static void layernorm_case(const ops_shape *s, ls_dtype t, void *arguments)
     a->mean = a->rstd = v(a->rows, LS_F32);
 }
 
+static void layernorm_of_sum(const ops_shape *s, ls_dtype t, void *arguments)
+{
+    lsi_add_layernorm_args *a = arguments;
+
+    a->rows = rows(s);
+    a->cols = s->width;
+    a->eps = 1e-5F;
+    a->a = a->b = a->s = a->y = v(a->rows * a->cols, t);
+    a->gamma = a->beta = v(a->cols, t);
+    a->mean = a->rstd = v(a->rows, LS_F32);
+}
+
 static void layernorm_back(const ops_shape *s, ls_dtype t, void *arguments)
 {
     lsi_layernorm_bwd_args *a = arguments;
@@ -442,6 +454,7 @@ static const ops_case cases[] = {
     {.op = &lsi_op_dot_fwd, .what = "", .make = dot_case},
     {.op = &lsi_op_dot_bwd, .what = "", .make = dot_back, .overwritten = 1U << 2},
     {.op = &lsi_op_layernorm_fwd, .what = "", .make = layernorm_case},
+    {.op = &lsi_op_add_layernorm, .what = "", .make = layernorm_of_sum},
     {.op = &lsi_op_layernorm_bwd, .what = "", .make = layernorm_back, .overwritten = 7U << 5},
     {.op = &lsi_op_softmax_xent_fwd, .what = "", .make = softmax_case},
     {.op = &lsi_op_softmax_xent_bwd, .what = "", .make = softmax_back},

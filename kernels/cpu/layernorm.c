@@ -80,6 +80,55 @@ ls_status LSI_CPU_KERNEL(layernorm_fwd)(const ls_cpu_run *run, const void *argum
     return LS_OK;
 }
 
+/* ---- forward of a sum ---------------------------------------------------------------------------------------- */
+
+static void sum_row(const lsi_add_layernorm_args *a, int64_t row)
+{
+    float left_tile[LSI_CONVERT_TILE], right_tile[LSI_CONVERT_TILE], sum_tile[LSI_CONVERT_TILE];
+
+    for (int64_t begin = 0; begin < a->cols; begin += LSI_CONVERT_TILE) {
+        int64_t n = lsi_min(LSI_CONVERT_TILE, a->cols - begin), at = row * a->cols + begin;
+        const float *left = lsi_convert_load(&a->a, at, n, left_tile);
+        const float *right = lsi_convert_load(&a->b, at, n, right_tile);
+        float *sum = lsi_convert_target(&a->s, at, sum_tile);
+
+        LSI_INDEPENDENT
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] = left[i] + right[i];
+        }
+        lsi_convert_store(&a->s, at, n, sum);
+    }
+}
+
+static void add_layernorm_block(void *argument, int64_t block)
+{
+    const lsi_add_layernorm_args *a = argument;
+    const lsi_layernorm_fwd_args norm = {.x = a->s,
+                                         .gamma = a->gamma,
+                                         .beta = a->beta,
+                                         .y = a->y,
+                                         .mean = a->mean,
+                                         .rstd = a->rstd,
+                                         .rows = a->rows,
+                                         .cols = a->cols,
+                                         .eps = a->eps};
+    int64_t per_block = lsi_rows_per_block(a->cols);
+
+    for (int64_t row = block * per_block; row < lsi_min((block + 1) * per_block, a->rows); row++) {
+        sum_row(a, row);
+        fwd_row(&norm, row);
+    }
+}
+
+ls_status LSI_CPU_KERNEL(add_layernorm)(const ls_cpu_run *run, const void *arguments)
+{
+    lsi_add_layernorm_args a = *(const lsi_add_layernorm_args *)arguments;
+
+    LS_TRY(LSI_CONVERT_CHECK("add_layernorm", &a.a, &a.b, &a.gamma, &a.beta, &a.s, &a.y));
+    ls_parallel_for(run, lsi_blocks(a.rows, lsi_rows_per_block(a.cols)), add_layernorm_block, &a);
+    return LS_OK;
+}
+
 /* ---- backward ------------------------------------------------------------------------------------------------ */
 
 static void parameters_block(void *argument, int64_t block)

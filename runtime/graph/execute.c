@@ -85,6 +85,9 @@ static ls_status queue_forward(const ls_plan *plan, const lsi_plan_run *run, con
     }
     r.out = view_of(plan, run, step->out, &layer->out_shape, layer->out_dtype);
     r.gelu_out = view_of(plan, run, step->gelu_out, &layer->out_shape, layer->out_dtype);
+    for (int i = 0; i < 2; i++) {
+        r.sum_of[i] = view_of(plan, run, step->sum_of[i], &layer->in_shape[0], layer->in_dtype[0]);
+    }
     if (step->forward_makes_d_in) {
         r.d_in[0] = view_of(plan, run, step->d_in[0], &layer->in_shape[0], layer->in_dtype[0]);
     }

@@ -1,6 +1,6 @@
 /* Layers that work for others, or earlier than in their turn, where nobody sees the difference: buffers keep their
- * contents, one of them from a little earlier on. A GELU is made by the product in front of it, and its gradient by the
- * backward of the product behind it; the gradient of a loss by its forward. */
+ * contents, one of them from a little earlier or later on. A GELU is made by the product in front of it, and its gradient by the
+ * backward of the product behind it; a residual's sum by the norm behind it; the gradient of a loss by its forward. */
 #include "graph/compile.h"
 
 static bool is_gelu(const lsi_step *step)
@@ -68,6 +68,24 @@ static void fuse_backward(lsi_compiler *c, int q)
     gelu->backward_elsewhere = true;
 }
 
+/* Step q makes the sum that the step in front of it would, and reads it; the summands stay for so long. */
+static void fuse_sum(ls_plan *plan, int q)
+{
+    lsi_step *reader = &plan->step[q], *sum = &plan->step[q > 0 ? q - 1 : 0];
+
+    if (q == 0 || !sum->node->layer.kind->is_sum || sum->forward_elsewhere || sum->out != reader->in[0] ||
+        sum->out == sum->in[0] || sum->out == sum->in[1]) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        reader->sum_of[i] = sum->in[i];
+        if (sum->in[i] >= 0 && plan->buffer[sum->in[i]].end < q) {
+            plan->buffer[sum->in[i]].end = q;
+        }
+    }
+    sum->forward_elsewhere = true;
+}
+
 /* Behind the forward of loss p its input's buffer holds the gradient: no later forward may read it. Backwards of other
  * layers come after p's own, which would have overwritten it too. */
 static void fuse_loss(ls_plan *plan, int p)
@@ -99,11 +117,15 @@ void lsi_fuse(lsi_compiler *compiler)
 
     for (int p = 0; p < plan->n_steps; p++) {
         plan->step[p].gelu_out = plan->step[p].gelu_in = LSI_BUFFER_NONE;
+        plan->step[p].sum_of[0] = plan->step[p].sum_of[1] = LSI_BUFFER_NONE;
     }
     for (int q = 0; q < plan->n_steps; q++) {
         if (is_gelu(&plan->step[q])) {
             fuse_forward(compiler, q);
             fuse_backward(compiler, q);
+        }
+        if (plan->step[q].node->layer.kind->makes_sum) {
+            fuse_sum(plan, q);
         }
         if (plan->step[q].backward && plan->step[q].node->layer.kind->forward_makes_d_in) {
             fuse_loss(plan, q);

@@ -26,6 +26,9 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
     lsi_text_append(out, " -> %s", lsi_shape_text(&layer->out_shape).text);
     print_buffer(plan, "out", step->out, out);
     print_buffer(plan, "and its gelu", step->gelu_out, out);
+    for (int i = 0; i < 2; i++) {
+        print_buffer(plan, "of the sum of", step->sum_of[i], out);
+    }
     for (int i = 0; i < layer->n_saved; i++) {
         print_buffer(plan, "extra", step->saved[i], out);
     }
@@ -44,7 +47,7 @@ static void print_step(const ls_plan *plan, const lsi_step *step, lsi_text *out)
     if (step->forward_makes_d_in) {
         lsi_text_append(out, "  backward by the forward");
     } else if (step->forward_elsewhere || step->backward_elsewhere) {
-        lsi_text_append(out, "  %s%s%s by the products next to it", step->forward_elsewhere ? "forward" : "",
+        lsi_text_append(out, "  %s%s%s by the layer next to it", step->forward_elsewhere ? "forward" : "",
                         step->forward_elsewhere && step->backward_elsewhere ? " and " : "",
                         step->backward_elsewhere ? "backward" : "");
     }

@@ -37,6 +37,7 @@ static const ls_layer_kind kind = {
     .backward = backward,
     .adds_input_gradient = true,
     .passes_gradient = true,
+    .is_sum = true,
 };
 
 ls_var ls_add(ls_graph *graph, const char *name, ls_var a, ls_var b)

@@ -35,8 +35,26 @@ static ls_status infer(ls_layer_node *node)
     return LS_OK;
 }
 
+static ls_status forward_of_sum(const ls_layer_run *run)
+{
+    return lsi_add_layernorm(run->stream, &(lsi_add_layernorm_args){.a = run->sum_of[0],
+                                                                    .b = run->sum_of[1],
+                                                                    .gamma = run->param[0],
+                                                                    .beta = run->param[1],
+                                                                    .s = run->in[0],
+                                                                    .y = run->out,
+                                                                    .mean = run->saved[0],
+                                                                    .rstd = run->saved[1],
+                                                                    .rows = run->saved[0].count,
+                                                                    .cols = columns(run->node),
+                                                                    .eps = epsilon});
+}
+
 static ls_status forward(const ls_layer_run *run)
 {
+    if (run->sum_of[0].count > 0) {
+        return forward_of_sum(run);
+    }
     return lsi_layernorm_fwd(run->stream, &(lsi_layernorm_fwd_args){.x = run->in[0],
                                                                     .gamma = run->param[0],
                                                                     .beta = run->param[1],
@@ -72,6 +90,7 @@ static const ls_layer_kind kind = {
     .forward = forward,
     .backward = backward,
     .adds_input_gradient = true,
+    .makes_sum = true,
 };
 
 ls_var ls_layernorm(ls_graph *graph, const char *name, ls_var x)

@@ -1,6 +1,7 @@
 /* RUN: timeout=60 */
-/* Where a gelu is made by the products next to it and a loss's gradient by its forward, and where not: told by what the plan launches. That the
- * numbers are right is the business of the gradient checks of layers and models, whose gelus are fused. */
+/* Where a gelu is made by the products next to it, a sum by the norm behind it, a loss's gradient by its forward, and
+ * where they must not be: told by what the plan launches. That the numbers are right is the business of the gradient
+ * checks of layers and models, where all that happens. */
 #include "support/graph_case.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 #include <lockstep/layers.h>
 
 typedef struct counts {
-    int gemm, gelu, slope, fused_gelu, fused_slope, loss_forward, loss_backward, fused_loss;
+    int gemm, gelu, slope, fused_gelu, fused_slope, loss_forward, loss_backward, fused_loss, add, norm, fused_norm;
 } counts;
 
 static ls_status count(void *argument, const char *layer, const ls_op *op, const void *arguments)
@@ -26,6 +27,9 @@ static ls_status count(void *argument, const char *layer, const ls_op *op, const
     c->loss_forward += op == &lsi_op_softmax_xent_fwd;
     c->loss_backward += op == &lsi_op_softmax_xent_bwd;
     c->fused_loss += op == &lsi_op_softmax_xent;
+    c->add += op == &lsi_op_add;
+    c->norm += op == &lsi_op_layernorm_fwd;
+    c->fused_norm += op == &lsi_op_add_layernorm;
     return LS_OK;
 }
 
@@ -195,6 +199,31 @@ static void without_a_product_in_front(void **unused)
     end(&b);
 }
 
+/* A residual's sum, which others read, too; not one that somebody reads in between. */
+static void sum(void **unused)
+{
+    (void)unused;
+    for (int mode = LS_TRAIN; mode <= LS_EVAL; mode++) {
+        built b = begin();
+        ls_var x = dense(&b, "fc", b.x), s = ls_add(b.graph, "residual", x, dense(&b, "second", x));
+        ls_var y = ls_add(b.graph, "last", s, dense(&b, "third", ls_layernorm(b.graph, "norm", s)));
+        counts c = finish(&b, y, (ls_mode)mode);
+
+        assert_int_equal(c.fused_norm, 1);
+        assert_int_equal(c.norm, 0);
+        assert_int_equal(c.add, 1);
+        end(&b);
+    }
+
+    built b = begin();
+    ls_var s = ls_add(b.graph, "residual", b.x, dense(&b, "fc", b.x)), t = ls_tanh(b.graph, "t", s);
+    counts c = finish(&b, ls_mul(b.graph, "product", t, ls_layernorm(b.graph, "norm", s)), LS_TRAIN);
+    assert_int_equal(c.fused_norm, 0);
+    assert_int_equal(c.norm, 1);
+    assert_int_equal(c.add, 1);
+    end(&b);
+}
+
 /* Where the gradient may lie over the logits: not over an output. */
 static void loss(void **unused)
 {
@@ -239,6 +268,7 @@ int main(void)
         cmocka_unit_test(another_reader_of_the_product),
         cmocka_unit_test(two_gelus_of_one_product),
         cmocka_unit_test(without_a_product_in_front),
+        cmocka_unit_test(sum),
         cmocka_unit_test(loss),
     };
 

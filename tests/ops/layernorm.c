@@ -120,6 +120,70 @@ static void forward(void **unused)
     }
 }
 
+static const void *copied(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from)
+{
+    return memcpy(op_case_view(c, view, count, dtype), from, (size_t)count * ls_dtype_bytes(dtype));
+}
+
+static void expect_equal(const op_case *c, const ls_view *view, const op_case *other, const ls_view *of_other)
+{
+    int level = op_case_levels() - 1;
+
+    assert_memory_equal(op_case_result(c, view, level), op_case_result(other, of_other, level),
+                        (size_t)view->count * ls_dtype_bytes(view->dtype));
+}
+
+/* The norm of a sum has the bits of add and layernorm_fwd one after the other. */
+static void sum_case(int64_t rows, int64_t cols, ls_dtype dtype)
+{
+    lsi_add_args a = {0};
+    lsi_layernorm_fwd_args n = {.rows = rows, .cols = cols, .eps = (float)EPS};
+    lsi_add_layernorm_args b = {.rows = rows, .cols = cols, .eps = (float)EPS};
+    int64_t count = rows * cols;
+    op_case add, norm, both;
+
+    op_case_open(&add, &lsi_op_add, &a);
+    op_case_random_as(&add, &a.a, count, 3.0, dtype);
+    op_case_random_as(&add, &a.b, count, 2.0, dtype);
+    op_case_view(&add, &a.y, count, dtype);
+    op_case_run(&add);
+
+    op_case_open(&norm, &lsi_op_layernorm_fwd, &n);
+    copied(&norm, &n.x, count, dtype, op_case_result(&add, &a.y, op_case_levels() - 1));
+    op_case_random_as(&norm, &n.gamma, cols, 2.0, dtype);
+    op_case_random_as(&norm, &n.beta, cols, 1.0, dtype);
+    op_case_view(&norm, &n.y, count, dtype);
+    op_case_view(&norm, &n.mean, rows, LS_F32);
+    op_case_view(&norm, &n.rstd, rows, LS_F32);
+    op_case_run(&norm);
+
+    op_case_open(&both, &lsi_op_add_layernorm, &b);
+    copied(&both, &b.a, count, dtype, add.views[0].initial);
+    copied(&both, &b.b, count, dtype, add.views[1].initial);
+    copied(&both, &b.gamma, cols, dtype, norm.views[1].initial);
+    copied(&both, &b.beta, cols, dtype, norm.views[2].initial);
+    op_case_view(&both, &b.s, count, dtype);
+    op_case_view(&both, &b.y, count, dtype);
+    op_case_view(&both, &b.mean, rows, LS_F32);
+    op_case_view(&both, &b.rstd, rows, LS_F32);
+    op_case_run(&both);
+    expect_equal(&both, &b.s, &add, &a.y);
+    expect_equal(&both, &b.y, &norm, &n.y);
+    expect_equal(&both, &b.mean, &norm, &n.mean);
+    expect_equal(&both, &b.rstd, &norm, &n.rstd);
+    op_case_close(&both);
+    op_case_close(&norm);
+    op_case_close(&add);
+}
+
+static void of_a_sum(void **unused)
+{
+    (void)unused;
+    for (int s = 0; s < OP_CASE_N_TYPES * N_SIZES; s++) {
+        sum_case(sizes[s % N_SIZES][0], sizes[s % N_SIZES][1], op_case_types[s / N_SIZES]);
+    }
+}
+
 /* A mean far above the deviation: the variance is taken around the mean, not from the sum of squares. */
 static void large_mean(void **unused)
 {
@@ -249,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward),
+        cmocka_unit_test(of_a_sum),
         cmocka_unit_test(large_mean),
         cmocka_unit_test(backward),
         cmocka_unit_test(backward_agrees_with_differences),

@@ -24,6 +24,7 @@ static const struct {
     {"embedding_fwd", ALL}, {"embedding_bwd", ALL}, {"commit", ALL}, {"softmax_xent_bwd", ALL},
     {"softmax_xent_fwd", 1u << 4},      /* hits */
     {"softmax_xent", 1u << 2},
+    {"add_layernorm", 1u << 4},         /* s */
     {"layernorm_bwd", 3u << 6},         /* dgamma, dbeta */
 };
 

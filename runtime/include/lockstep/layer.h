@@ -87,6 +87,8 @@ typedef struct ls_layer_run {
     /* Of a kind that makes_gelu; count 0: not asked for. Forward: write gelu(out) here, besides out. Backward: in[0] is
      * the gelu of this; write to d_in[0] the gradient of this instead of in[0]'s (accumulate_in[0] is 0 then). */
     ls_view gelu_out, gelu_in;
+    /* Of a kind that makes_sum; count 0: not asked for. Forward: in[0] is still to be written, as the sum of these. */
+    ls_view sum_of[2];
 } ls_layer_run;
 
 struct ls_layer_kind {
@@ -107,6 +109,8 @@ struct ls_layer_kind {
      * forward or the backward of a layer that is_gelu (one input, d_in_over_d_out), and asks the layer before or behind
      * it, which makes_gelu. */
     bool is_gelu, makes_gelu;
+    /* Likewise a sum of two values of one shape and type (is_sum), and what reads it next (makes_sum). */
+    bool is_sum, makes_sum;
     /* A loss may make its gradient in the forward, while its input is in the cache: where nobody reads in[0] again, the
      * plan gives the forward a d_in[0], which is in[0]'s memory, and leaves the backward out. */
     bool forward_makes_d_in;
