@@ -68,9 +68,9 @@ def check_failure(case, shipped, environment, config):
     path = case.path("failure.ini")
     trainer.write_config(path, dict(config, **{"log.dir": case.path("failure")}))
     result = case.run([path], program=os.path.join(shipped, "trainer"),
-                      env={**environment, "CUSIM_FAIL": "kernel:lsi_gelu_fwd_f32@2=2"})
+                      env={**environment, "CUSIM_FAIL": "kernel:lsi_softmax_xent_f32@2=2"})
     lines = [line for line in result.stderr.splitlines() if line.startswith("trainer: error")]
-    case.check(result.returncode == MEMORY and len(lines) == 1 and "GPU 0: op gelu_fwd " in lines[0] and
+    case.check(result.returncode == MEMORY and len(lines) == 1 and "GPU 0: op softmax_xent " in lines[0] and
                "cudaLaunchKernel: out of memory" in lines[0], f"exit {result.returncode}\n{result.stderr}")
 
 
