@@ -1,4 +1,4 @@
-# RUN: gpus timeout=300 label=slow
+# RUN: gpus timeout=300 label=cuda,slow
 """Several hosts with GPUs: launch asks each how many a job can have there, and starts that many ranks. Two sets of
 namespaces, each with a described machine of its own."""
 import os

@@ -1,4 +1,4 @@
-# RUN: timeout=300 label=cusim
+# RUN: timeout=300 label=cuda,cusim
 """A rank makes a context on its own GPU and nowhere else, and all that any of its threads calls is on that one; and
 what a GPU cannot do is said before it is asked to. On simulated GPUs, by the simulator's record of every call."""
 import os

@@ -1,4 +1,4 @@
-# RUN: gpus label=slow timeout=600
+# RUN: gpus label=cuda,slow timeout=600
 """Two trainers that start at the same moment with device.select = auto on two GPUs never share one, 50 times: each trains
 until both have one. test_binding.py has the same law for the binding alone, in every build."""
 import os

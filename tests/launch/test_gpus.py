@@ -1,4 +1,4 @@
-# RUN: gpus timeout=300
+# RUN: gpus timeout=300 label=cuda
 """How many ranks launch starts on described machines: one for each GPU that can be had; a start again takes those that
 still can. Needs a build for GPUs, of simulated ones."""
 import fcntl

@@ -1,4 +1,4 @@
-# RUN: timeout=300
+# RUN: timeout=300 label=cuda
 """What others see of a run while it trains: /metrics and the text file, by the rules of the exposition format, and by
 Prometheus' own checker where it is installed; a port that is taken stops nobody. On simulated GPUs also the events `gpu` and
 `warning`, against the page that documents them, and the hints."""
