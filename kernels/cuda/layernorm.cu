@@ -20,12 +20,16 @@ static __device__ __forceinline__ void take(const lsi_add_layernorm_args &a, int
     lsi_read<T, LSI_GROUP>((const T *)a.b.data + at, left, right);
 #pragma unroll
     for (int i = 0; i < LSI_GROUP; i++) {
-        T stored;
-
-        lsi_narrow(v[i] + right[i], &stored);
-        v[i] = lsi_widen(stored);
+        v[i] += right[i];
     }
     lsi_write<T, LSI_GROUP>((T *)a.s.data + at, left, v);
+#pragma unroll
+    for (int i = 0; i < LSI_GROUP; i++) {
+        T stored;
+
+        lsi_narrow(v[i], &stored);
+        v[i] = lsi_widen(stored);
+    }
 }
 
 template <typename T> static __device__ __forceinline__ const T *input(const lsi_layernorm_fwd_args &a)
