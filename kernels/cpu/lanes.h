@@ -8,14 +8,29 @@
 
 enum { LSI_LANES = 32 };
 
+/* In a loop over rounds of the lanes, which gcc then does not unroll before it looks for vectors: the lanes stay in
+ * registers, where they would go through memory in every round. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define LSI_LANES_KEPT __asm__("");
+#else
+#define LSI_LANES_KEPT
+#endif
+
 static inline float lsi_lanes_fold(float lanes[LSI_LANES])
 {
-    for (int width = LSI_LANES / 2; width > 0; width /= 2) {
-        for (int l = 0; l < width; l++) {
-            lanes[l] += lanes[l + width];
-        }
+    /* Widths that are known make vectors of it; a loop over widths goes through memory lane by lane. */
+    float half[LSI_LANES / 2], quarter[LSI_LANES / 4], eighth[LSI_LANES / 8];
+
+    for (int l = 0; l < LSI_LANES / 2; l++) {
+        half[l] = lanes[l] + lanes[l + LSI_LANES / 2];
     }
-    return lanes[0];
+    for (int l = 0; l < LSI_LANES / 4; l++) {
+        quarter[l] = half[l] + half[l + LSI_LANES / 4];
+    }
+    for (int l = 0; l < LSI_LANES / 8; l++) {
+        eighth[l] = quarter[l] + quarter[l + LSI_LANES / 8];
+    }
+    return (eighth[0] + eighth[2]) + (eighth[1] + eighth[3]);
 }
 
 /* Adds x[0 .. n) to the lanes. A row may be added in pieces, if all but the last are whole rounds of the lanes. */
@@ -24,6 +39,7 @@ static inline void lsi_lanes_add(float sum[LSI_LANES], const float *x, int64_t n
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
+        LSI_LANES_KEPT
         for (int l = 0; l < LSI_LANES; l++) {
             sum[l] += x[i + l];
         }
@@ -48,6 +64,7 @@ static inline void lsi_lanes_raise(float max[LSI_LANES], const float *x, int64_t
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
+        LSI_LANES_KEPT
         for (int l = 0; l < LSI_LANES; l++) {
             max[l] = x[i + l] > max[l] ? x[i + l] : max[l];
         }

@@ -14,6 +14,7 @@ static void add_squared_deviations(float sum[LSI_LANES], const float *x, int64_t
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
+        LSI_LANES_KEPT
         for (int l = 0; l < LSI_LANES; l++) {
             float d = x[i + l] - mean;
             sum[l] = lsi_fma(d, d, sum[l]);
@@ -169,6 +170,7 @@ static void add_to_row_sums(row_sums *s, const float *x, const float *gamma, con
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
+        LSI_LANES_KEPT
         for (int l = 0; l < LSI_LANES; l++) {
             float d = dy[i + l] * gamma[i + l];
             s->g[l] += d;
