@@ -170,7 +170,6 @@ static void add_to_row_sums(row_sums *s, const float *x, const float *gamma, con
     int64_t i = 0;
 
     for (; i + LSI_LANES <= n; i += LSI_LANES) {
-        LSI_LANES_KEPT
         for (int l = 0; l < LSI_LANES; l++) {
             float d = dy[i + l] * gamma[i + l];
             s->g[l] += d;
