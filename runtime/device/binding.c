@@ -275,8 +275,7 @@ static ls_status one_turn(binder *b, int turn, bool *again)
     return status;
 }
 
-/* ---- GPUs in exclusive compute mode
- * ------------------------------------------------------------------------------------ */
+/* ---- GPUs in exclusive compute mode ------------------------------------------------------------------------------ */
 
 static void give_back(lsi_binding *binding)
 {
@@ -354,8 +353,7 @@ static ls_status one_round(binder *b, bool *again, bool *refused)
     return status;
 }
 
-/* ---- waiting
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 static ls_status check_stop(void)
 {
@@ -412,6 +410,8 @@ static ls_status choose(binder *b)
         status = one_round(b, &again, &refused);
         if (again && !refused) {
             LS_TRY(wait_or_fail(b, status));
+        } else if (again) {
+            LS_TRY(lsi_job_barrier(b->job));    /* nobody chooses while another one still holds its lease */
         }
     }
     if (decides(b) && b->binding->leases != NULL) {
@@ -420,8 +420,7 @@ static ls_status choose(binder *b)
     return status;
 }
 
-/* ---- before anything is opened
- * ---------------------------------------------------------------------------------------------- */
+/* ---- before anything is opened ------------------------------------------------------------------------------------ */
 
 /* Two containers of one machine are two hosts to MPI, and their GPUs may be one. */
 static ls_status check_duplicates(const binder *b, const brief *given)
