@@ -1,6 +1,6 @@
 /* Softmax and cross-entropy in one: the probabilities are never stored, the backward makes them again from the row's
- * log-sum-exp. The forward reads the logits once: maximum and sum of exponentials grow together. Both at once read a row
- * again as soon as its log-sum-exp is known, from the second-level cache. */
+ * log-sum-exp. The forward reads the logits once: maximum and sum of exponentials grow together. Both at once read a
+ * row again as soon as its log-sum-exp is known, from the second-level cache. */
 #include "kernels/cuda/fault.h"
 #include "kernels/cuda/row.h"
 #include "kernels/math.h"
@@ -169,7 +169,7 @@ extern "C" ls_status lsi_cuda_softmax_xent_bwd(ls_stream *stream, const void *ar
                             lsi_cuda_stream(stream), a);
 }
 
-/* ---- both at once ------------------------------------------------------------------------------------------------- */
+/* ---- both at once -------------------------------------------------------------------------------------------- */
 
 /* A thread writes over what it alone has read: no barrier between the passes. */
 template <typename T>

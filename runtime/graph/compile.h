@@ -18,7 +18,7 @@ typedef struct lsi_step {
     bool first_reader[LS_LAYER_MAX_PARAMS];     /* of the parameter, in the forward */
     int gelu_out, gelu_in;                      /* buffers of ls_layer_run's views of that name; none: not asked for */
     int sum_of[2];                              /* likewise */
-    bool forward_elsewhere, backward_elsewhere; /* another step does it: of a gelu, a sum. Or this one's forward: of a loss */
+    bool forward_elsewhere, backward_elsewhere; /* another step does it, or this one's forward does: graph/fuse.c */
     bool forward_makes_d_in;                    /* of input 0 */
 
     bool backward;                              /* has one in this plan; the rest is about it */
@@ -74,8 +74,8 @@ static inline int lsi_compile_backward_time(const ls_plan *plan, int step)
 }
 /* Gives the gradients of a train plan their buffers and the steps their backward. */
 LS_MUST_USE ls_status lsi_gradient_plan(lsi_compiler *compiler);
-/* Last, once all buffers are placed: gives gelus to the products next to them, sums to the norms behind them, and a
- * loss's gradient to its forward. */
+/* Once all buffers have their lifetimes, which it may lengthen: gives gelus to the products next to them, sums to the
+ * norms behind them, and a loss's gradient to its forward. */
 void lsi_fuse(lsi_compiler *compiler);
 
 #endif

@@ -1,6 +1,7 @@
 /* Layers that work for others, or earlier than in their turn, where nobody sees the difference: buffers keep their
- * contents, one of them from a little earlier or later on. A GELU is made by the product in front of it, and its gradient by the
- * backward of the product behind it; a residual's sum by the norm behind it; the gradient of a loss by its forward. */
+ * contents, one of them from a little earlier or later on. A GELU is made by the product in front of it, and its
+ * gradient by the backward of the product behind it; a residual's sum by the norm behind it; the gradient of a loss by
+ * its forward. */
 #include "graph/compile.h"
 
 static bool is_gelu(const lsi_step *step)

@@ -1,6 +1,6 @@
 /* RUN: cuda timeout=60 label=contract */
-/* softmax_xent_fwd and _bwd, and both in one: against double, ignored targets, columns beyond the classes, equal and strange logits; in
- * every type of activations. */
+/* softmax_xent_fwd and _bwd, and both in one: against double, ignored targets, columns beyond the classes, equal and
+ * strange logits; in every type of activations. */
 #include "support/op_case.h"
 
 #include <math.h>

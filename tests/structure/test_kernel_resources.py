@@ -29,7 +29,8 @@ LEAST_KERNELS = 150     # fewer, and the reports were not understood
 # Of these there must be a line: what a GPT step spends its time in.
 HOT = ["lsi_attention_{pass_}_{math}_{head}".format(pass_=p, math=m, head=h)
        for p in ("fwd", "dq", "dkv") for m in ("f16_sm80", "bf16_sm80") for h in (64, 128)]
-HOT += [f"lsi_{name}_{dtype}" for name in ("gelu_fwd", "gelu_bwd", "add", "layernorm_fwd", "add_layernorm", "softmax_xent_fwd", "softmax_xent",
+HOT += [f"lsi_{name}_{dtype}" for name in ("gelu_fwd", "gelu_bwd", "add", "layernorm_fwd", "add_layernorm",
+                                           "softmax_xent_fwd", "softmax_xent",
                                            "softmax_xent_bwd") for dtype in ("f16", "bf16")] + ["lsi_block_norms_f32"]
 
 

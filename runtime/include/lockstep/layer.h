@@ -81,7 +81,8 @@ typedef struct ls_layer_run {
     float loss_seed;            /* 2^-k: what the loss's backward starts from, times state->loss_scale */
     ls_slot_record *record;     /* of this slot, device memory */
     ls_view in[LS_LAYER_MAX_IN], out, saved[LS_LAYER_MAX_SAVED], param[LS_LAYER_MAX_PARAMS];
-    /* backward only, but for d_in[0] of a kind whose forward_makes_d_in. A d_in of count 0 is not wanted. accumulate: 1 adds to what is there, 0 overwrites. */
+    /* backward only, but for d_in[0] of a kind whose forward_makes_d_in. A d_in of count 0 is not wanted. accumulate: 1
+     * adds to what is there, 0 overwrites. */
     ls_view d_out, d_in[LS_LAYER_MAX_IN], d_param[LS_LAYER_MAX_PARAMS];
     int accumulate_in[LS_LAYER_MAX_IN], accumulate_param[LS_LAYER_MAX_PARAMS];
     /* Of a kind that makes_gelu; count 0: not asked for. Forward: write gelu(out) here, besides out. Backward: in[0] is
