@@ -87,6 +87,8 @@ def compare(case, config, combinations):
     first = None
     for combination in combinations:
         np = combination["np"]
+        if combination["comm.transport"] == "shm" and os.environ.get("LOCKSTEP_DEVICE_BACKEND") == "cuda":
+            continue        # of host memory
         if np not in case.worlds(1, 2, 3, 4, 8) or (combination["comm.transport"] == "mpi" and not case.has_mpi):
             continue
         settings = {k: v for k, v in combination.items() if k != "np"}
