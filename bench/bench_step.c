@@ -66,10 +66,19 @@ static ls_status probe(const bench *b, step_probe *out)
     return step_probe_copy(b->rt->device, step_clock_seconds, &out->copy);
 }
 
+/* NULL: another transport. Several nodes have one of the same name that is built otherwise. */
+static const lsi_shm_comm *shm_of(const bench *b)
+{
+    const ls_comm *comm = b->rt->comm;
+    bool is_shm = strcmp(comm->transport->name, "shm") == 0 && comm->world > 1 && b->rt->job->n_nodes == 1;
+
+    return is_shm ? (const lsi_shm_comm *)comm : NULL;
+}
+
 static void note_collectives(bench *b, bool end)
 {
-    if (strcmp(b->rt->comm->transport->name, "shm") == 0) {
-        memcpy(b->collectives[end], ((const lsi_shm_comm *)b->rt->comm)->times, sizeof b->collectives[end]);
+    if (shm_of(b) != NULL) {
+        memcpy(b->collectives[end], shm_of(b)->times, sizeof b->collectives[end]);
     }
 }
 
@@ -200,7 +209,7 @@ static void print_collectives(const bench *b, double copy)
 {
     lsi_shm_times all = {0};
 
-    if (b->rt->job->world == 1 || strcmp(b->rt->comm->transport->name, "shm") != 0) {
+    if (shm_of(b) == NULL) {
         return;
     }
     for (int k = 0; k < LSI_SHM_KIND_COUNT; k++) {
