@@ -120,19 +120,6 @@ static void forward(void **unused)
     }
 }
 
-static const void *copied(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from)
-{
-    return memcpy(op_case_view(c, view, count, dtype), from, (size_t)count * ls_dtype_bytes(dtype));
-}
-
-static void expect_equal(const op_case *c, const ls_view *view, const op_case *other, const ls_view *of_other)
-{
-    int level = op_case_levels() - 1;
-
-    assert_memory_equal(op_case_result(c, view, level), op_case_result(other, of_other, level),
-                        (size_t)view->count * ls_dtype_bytes(view->dtype));
-}
-
 /* The norm of a sum has the bits of add and layernorm_fwd one after the other. */
 static void sum_case(int64_t rows, int64_t cols, ls_dtype dtype)
 {
@@ -149,7 +136,7 @@ static void sum_case(int64_t rows, int64_t cols, ls_dtype dtype)
     op_case_run(&add);
 
     op_case_open(&norm, &lsi_op_layernorm_fwd, &n);
-    copied(&norm, &n.x, count, dtype, op_case_result(&add, &a.y, op_case_levels() - 1));
+    op_case_copy(&norm, &n.x, count, dtype, op_case_result(&add, &a.y, op_case_levels() - 1));
     op_case_random_as(&norm, &n.gamma, cols, 2.0, dtype);
     op_case_random_as(&norm, &n.beta, cols, 1.0, dtype);
     op_case_view(&norm, &n.y, count, dtype);
@@ -158,19 +145,19 @@ static void sum_case(int64_t rows, int64_t cols, ls_dtype dtype)
     op_case_run(&norm);
 
     op_case_open(&both, &lsi_op_add_layernorm, &b);
-    copied(&both, &b.a, count, dtype, add.views[0].initial);
-    copied(&both, &b.b, count, dtype, add.views[1].initial);
-    copied(&both, &b.gamma, cols, dtype, norm.views[1].initial);
-    copied(&both, &b.beta, cols, dtype, norm.views[2].initial);
+    op_case_copy(&both, &b.a, count, dtype, add.views[0].initial);
+    op_case_copy(&both, &b.b, count, dtype, add.views[1].initial);
+    op_case_copy(&both, &b.gamma, cols, dtype, norm.views[1].initial);
+    op_case_copy(&both, &b.beta, cols, dtype, norm.views[2].initial);
     op_case_view(&both, &b.s, count, dtype);
     op_case_view(&both, &b.y, count, dtype);
     op_case_view(&both, &b.mean, rows, LS_F32);
     op_case_view(&both, &b.rstd, rows, LS_F32);
     op_case_run(&both);
-    expect_equal(&both, &b.s, &add, &a.y);
-    expect_equal(&both, &b.y, &norm, &n.y);
-    expect_equal(&both, &b.mean, &norm, &n.mean);
-    expect_equal(&both, &b.rstd, &norm, &n.rstd);
+    op_case_expect_same(&both, &b.s, &add, &a.y);
+    op_case_expect_same(&both, &b.y, &norm, &n.y);
+    op_case_expect_same(&both, &b.mean, &norm, &n.mean);
+    op_case_expect_same(&both, &b.rstd, &norm, &n.rstd);
     op_case_close(&both);
     op_case_close(&norm);
     op_case_close(&add);

@@ -163,11 +163,6 @@ static void backward(void **unused)
     }
 }
 
-static void *copied(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from)
-{
-    return memcpy(op_case_view(c, view, count, dtype), from, (size_t)count * ls_dtype_bytes(dtype));
-}
-
 /* Losses, hits and the gradient in place of the logits are those of the two ops, bit for bit. */
 static void both_case(size s, ls_dtype dtype)
 {
@@ -190,9 +185,9 @@ static void both_case(size s, ls_dtype dtype)
 
     op_case_open(&backward, &lsi_op_softmax_xent_bwd, &b);
     backward.state.loss_scale = 1024.0f;
-    copied(&backward, &b.logits, n, dtype, logits);
+    op_case_copy(&backward, &b.logits, n, dtype, logits);
     fill_targets(op_case_view(&backward, &b.targets, s.rows, LS_I32), s);
-    copied(&backward, &b.lse, s.rows, LS_F32, op_case_result(&forward, &f.lse, level));
+    op_case_copy(&backward, &b.lse, s.rows, LS_F32, op_case_result(&forward, &f.lse, level));
     op_case_view(&backward, &b.dlogits, n, dtype);
     op_case_run(&backward);
 
@@ -201,15 +196,12 @@ static void both_case(size s, ls_dtype dtype)
     fill_targets(op_case_view(&both, &a.targets, s.rows, LS_I32), s);
     op_case_view(&both, &a.losses, s.rows, LS_F32);
     op_case_view(&both, &a.hits, s.rows, LS_F32);
-    copied(&both, &a.logits, n, dtype, logits);
+    op_case_copy(&both, &a.logits, n, dtype, logits);
     op_case_run(&both);
     op_case_expect_as_f32(&both);
-    assert_memory_equal(op_case_result(&both, &a.losses, level), op_case_result(&forward, &f.losses, level),
-                        (size_t)s.rows * sizeof(float));
-    assert_memory_equal(op_case_result(&both, &a.hits, level), op_case_result(&forward, &f.hits, level),
-                        (size_t)s.rows * sizeof(float));
-    assert_memory_equal(op_case_result(&both, &a.logits, level), op_case_result(&backward, &b.dlogits, level),
-                        (size_t)n * ls_dtype_bytes(dtype));
+    op_case_expect_same(&both, &a.losses, &forward, &f.losses);
+    op_case_expect_same(&both, &a.hits, &forward, &f.hits);
+    op_case_expect_same(&both, &a.logits, &backward, &b.dlogits);
     op_case_close(&both);
     op_case_close(&backward);
     op_case_close(&forward);

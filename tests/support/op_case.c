@@ -121,6 +121,11 @@ void op_case_fill(op_case *c, ls_view *view, float *values, int64_t count, ls_dt
     }
 }
 
+void op_case_copy(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from)
+{
+    memcpy(op_case_view(c, view, count, dtype), from, (size_t)count * ls_dtype_bytes(dtype));
+}
+
 static void fill_random(const op_case *c, const ls_view *view, float *values, int64_t count, double scale)
 {
     uint64_t key = lsi_random_key((uint64_t)count, (uint64_t)op_case_view_index(c, view) + 1);

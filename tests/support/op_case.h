@@ -55,6 +55,8 @@ float *op_case_random(op_case *c, ls_view *view, int64_t count, double scale);
 const float *op_case_random_as(op_case *c, ls_view *view, int64_t count, double scale, ls_dtype dtype);
 /* Gives a view its size and type and these contents, which become what the type makes of them: for f32, f16, bf16. */
 void op_case_fill(op_case *c, ls_view *view, float *values, int64_t count, ls_dtype dtype);
+/* Gives a view its size and type and these bytes: another case's result or initial contents. */
+void op_case_copy(op_case *c, ls_view *view, int64_t count, ls_dtype dtype, const void *from);
 /* `view` uses the memory of `with`, which has been given: the op works in place. */
 void op_case_share(op_case *c, ls_view *view, ls_view *with);
 
@@ -78,6 +80,9 @@ double op_case_rounding(ls_dtype dtype);
 void op_case_expect(const op_case *c, const ls_view *view, const double *expected, double norm, double max);
 /* Every byte, at every level. */
 void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *expected);
+
+/* At the best level: the bytes that another case has in one of its views. */
+void op_case_expect_same(const op_case *c, const ls_view *view, const op_case *other, const ls_view *of_other);
 
 /* Types are known at load and store only: the op on f32 copies of all 16-bit views, its results rounded, leaves the
  * bits that the case has left. Runs the op once more at every level; after op_case_run. */

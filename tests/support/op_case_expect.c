@@ -141,6 +141,16 @@ void op_case_expect_bytes(const op_case *c, const ls_view *view, const void *exp
     }
 }
 
+void op_case_expect_same(const op_case *c, const ls_view *view, const op_case *other, const ls_view *of_other)
+{
+    const op_case_slot *slot = &c->views[op_case_view_index(c, view)];
+    int level = op_case_levels() - 1;
+
+    assert_int_equal(op_case_slot_bytes(slot), op_case_slot_bytes(&other->views[op_case_view_index(other, of_other)]));
+    assert_memory_equal(op_case_result(c, view, level), op_case_result(other, of_other, level),
+                        op_case_slot_bytes(slot));
+}
+
 static bool is_half(ls_dtype dtype)
 {
     return dtype == LS_F16 || dtype == LS_BF16;
