@@ -33,7 +33,7 @@ static ls_status run(int argc, char **argv, int *code)
     lsi_launch_options options;
 
     if (argc > 2 && strcmp(argv[1], LSI_RANK_OPTION) == 0) {
-        return lsi_rank_run(argv + 2, code);
+        return lsi_rank_run(argv + 2, argc - 2, code);
     }
     if (argc > 2 && strcmp(argv[1], LSI_COUNT_OPTION) == 0) {
         return lsi_hosts_count_here(argv + 2, argc - 2);

@@ -112,8 +112,8 @@ static ls_status own_path(char out[PATH_MAX])
     return LS_OK;
 }
 
-static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, const char *role, bool resume,
-                       lsi_launch_command *command)
+static ls_status append(const lsi_launch_options *options, const lsi_pick *pick, const char *role, bool resume,
+                        lsi_launch_command *command)
 {
     char self[PATH_MAX];
 
@@ -130,11 +130,12 @@ static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, 
     return resume ? add_pair(&command->words, "--set", "checkpoint.resume=auto") : LS_OK;
 }
 
-ls_status lsi_command_build(const lsi_launch_options *options, const lsi_pick *pick, bool resume,
-                            lsi_launch_command *out)
+/* role: what launch is there, in front of the program. */
+static ls_status build(const lsi_launch_options *options, const lsi_pick *pick, const char *role, bool resume,
+                       lsi_launch_command *out)
 {
     lsi_launch_command command = {0};
-    ls_status status = build(options, pick, LSI_RANK_OPTION, resume, &command);
+    ls_status status = append(options, pick, role, resume, &command);
 
     if (status != LS_OK) {
         lsi_command_destroy(&command);
@@ -144,20 +145,19 @@ ls_status lsi_command_build(const lsi_launch_options *options, const lsi_pick *p
     return LS_OK;
 }
 
+ls_status lsi_command_build(const lsi_launch_options *options, const lsi_pick *pick, bool resume,
+                            lsi_launch_command *out)
+{
+    return build(options, pick, LSI_RANK_OPTION, resume, out);
+}
+
 ls_status lsi_command_build_count(const lsi_launch_options *options, const char *host, lsi_launch_command *out)
 {
     char where[LSI_HOST_NAME + 8];
-    lsi_pick pick = {.where = LSI_PICK_HOSTS, .n = 1, .hosts = where};
-    lsi_launch_command command = {0};
+    const lsi_pick pick = {.where = LSI_PICK_HOSTS, .n = 1, .hosts = where};
 
     snprintf(where, sizeof where, "%s:1", host);
-    ls_status status = build(options, &pick, LSI_COUNT_OPTION, false, &command);
-    if (status != LS_OK) {
-        lsi_command_destroy(&command);
-        return status;
-    }
-    *out = command;
-    return LS_OK;
+    return build(options, &pick, LSI_COUNT_OPTION, false, out);
 }
 
 void lsi_command_destroy(lsi_launch_command *command)

@@ -1,6 +1,5 @@
 #include "launch/hosts.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,18 +7,12 @@
 #include "launch/ask.h"
 #include "launch/command.h"
 #include "launch/count_gpus.h"
+#include "launch/slots.h"
 
 static const char answer_begins[] = "launch counts: ";
 static const double patience_seconds = 60;
 
 /* ---- what each has ----------------------------------------------------------------------------------------------- */
-
-static int cores_allowed(void)
-{
-    cpu_set_t mask;
-
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
 
 ls_status lsi_hosts_count_here(char *const *command, int n)
 {
@@ -35,7 +28,7 @@ ls_status lsi_hosts_count_here(char *const *command, int n)
     }
     bool none = status == LS_ERR_DEVICE;
     if (none || status == LS_OK) {
-        printf("%s%d %d %s\n", answer_begins, none ? -1 : gpus, cores_allowed(), none ? ls_failure_message() : "");
+        printf("%s%d %d %s\n", answer_begins, none ? -1 : gpus, lsi_slots_cores_allowed(), none ? ls_failure_message() : "");
         status = fflush(stdout) == 0 ? LS_OK : LS_FAIL(LS_ERR_OUTPUT, "cannot write to standard output");
     }
     lsi_config_destroy(&config);

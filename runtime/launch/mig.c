@@ -9,6 +9,7 @@
 #include "device/mig.h"
 #include "device/visibility.h"
 #include "launch/ask.h"
+#include "launch/count_gpus.h"
 
 /* As mpirun tells its processes; -1: it did not start this one. */
 static int number_of(const char *variable)
@@ -101,7 +102,7 @@ static ls_status choose(lsi_inventory *inventory, char *const *command, int n, l
     }
     LS_TRY(ask_alone(command, n, signals, &config));
     const ls_config *values = lsi_config_values(config);
-    if (strcmp(values->device.backend, "cpu") == 0) {
+    if (!lsi_count_gpus_wanted(values)) {
         lsi_config_destroy(&config);
         return LS_OK;
     }

@@ -1,6 +1,5 @@
 #include "launch/pick.h"
 
-#include <sched.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -15,13 +14,6 @@ static const bool several = true;
 #else
 static const bool several = false; /* one process is all that a job can have */
 #endif
-
-static int cores_allowed(void)
-{
-    cpu_set_t mask;
-
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
 
 /* This host: its GPUs, or its cores. Without need GPUs are not looked at: the ranks do that themselves. */
 static ls_status count_here(int64_t asked, const ls_config *config, int before, int most, lsi_signals *signals,
@@ -42,7 +34,7 @@ static ls_status count_here(int64_t asked, const ls_config *config, int before, 
         pick->n = 1;
         snprintf(pick->why, sizeof pick->why, "as this build has no MPI");
     } else {
-        pick->n = cores_allowed();
+        pick->n = lsi_slots_cores_allowed();
         snprintf(pick->why, sizeof pick->why, "one for each core this process may use");
     }
     return LS_OK;

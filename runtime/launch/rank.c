@@ -268,17 +268,7 @@ static ls_status say_failure(keeper *k, ls_status why, int *code)
     return say_last_words(k, *code);
 }
 
-static int count(char *const *words)
-{
-    int n = 0;
-
-    while (words[n] != NULL) {
-        n++;
-    }
-    return n;
-}
-
-ls_status lsi_rank_run(char *const *command, int *code)
+ls_status lsi_rank_run(char *const *command, int n, int *code)
 {
     static const int caught[] = {SIGCHLD, SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     keeper k = {.rank = own_rank(), .parent = getppid(), .started = lsi_clock_seconds(), .out.fd = -1, .err.fd = -1};
@@ -293,7 +283,7 @@ ls_status lsi_rank_run(char *const *command, int *code)
     int signals = signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC);
     ls_status status = signals < 0 ? LS_FAIL(LS_ERR_INTERNAL, "cannot watch for signals: %s", strerror(errno)) : LS_OK;
     if (status == LS_OK) {
-        status = lsi_mig_choose(command, count(command), &(lsi_signals){.fd = -1, .before = before});
+        status = lsi_mig_choose(command, n, &(lsi_signals){.fd = -1, .before = before});
         status = status == LS_OK ? start(&k, command, &before) : status;
         status = status == LS_OK ? keep(&k, signals, code) : say_failure(&k, status, code);
     }

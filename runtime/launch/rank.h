@@ -11,6 +11,6 @@
 
 /* Runs the program to its end; *code is what the keeper ends with: the program's code, or 0 where that is 75. mpirun
  * ends the ranks that are still leaving once one has a code other than 0, and all of them are leaving after a stop. */
-LS_MUST_USE ls_status lsi_rank_run(char *const *command, int *code);
+LS_MUST_USE ls_status lsi_rank_run(char *const *command, int n, int *code);
 
 #endif

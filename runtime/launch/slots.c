@@ -23,6 +23,13 @@ int lsi_slots_of_allocation(void)
     return -1;
 }
 
+int lsi_slots_cores_allowed(void)
+{
+    cpu_set_t mask;
+
+    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
 int lsi_slots_here(void)
 {
     cpu_set_t mask;
