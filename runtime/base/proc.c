@@ -60,6 +60,18 @@ bool lsi_proc_resident(int64_t *now, int64_t *most)
     return own_bytes("VmRSS", now) && own_bytes("VmHWM", most);
 }
 
+void lsi_proc_boot_id(char out[LSI_PROC_BOOT_ID])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (file == NULL || fscanf(file, "%39s", out) != 1) {
+        out[0] = '\0';
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
 bool lsi_proc_memory(size_t *free_bytes, size_t *total_bytes)
 {
     char total_kib[32], free_kib[32];

@@ -1,6 +1,7 @@
 #include "device/cuda_driver.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,18 +93,26 @@ static void read_device(const driver *d, int ordinal, lsi_cuda_seen *out)
 }
 
 /* The driver stays loaded: CUDA's runtime shares it, and it does not survive being unloaded. */
+static bool open_driver(driver *out)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+    if (library != NULL) {
+        look_up(library, out);
+    }
+    return library != NULL;
+}
+
 void lsi_cuda_driver_look(lsi_cuda_seen *out, int room, lsi_cuda_view *view)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     driver d;
 
     *view = (lsi_cuda_view){.version = -1};
-    if (library == NULL) {
+    if (!open_driver(&d)) {
         snprintf(view->trouble, sizeof view->trouble, "no NVIDIA driver on this host (libcuda.so.1 is not there)");
         return;
     }
-    look_up(library, &d);
     (void)CALL(&d, cuDriverGetVersion, &view->version);
     int code = CALL(&d, cuInit, 0);
     if (code == RESULT_OK) {
@@ -127,14 +136,13 @@ void lsi_cuda_driver_look(lsi_cuda_seen *out, int room, lsi_cuda_view *view)
 
 lsi_cuda_hold lsi_cuda_driver_hold(int ordinal)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *context;
+    void *context;
     int device, code;
     driver d;
 
-    if (library == NULL) {
+    if (!open_driver(&d)) {
         return LSI_CUDA_NOT_HELD;
     }
-    look_up(library, &d);
     code = CALL(&d, cuDeviceGet, &device, ordinal);
     if (code == RESULT_OK) {
         code = CALL(&d, cuDevicePrimaryCtxRetain, &context, device);
@@ -144,14 +152,10 @@ lsi_cuda_hold lsi_cuda_driver_hold(int ordinal)
 
 void lsi_cuda_driver_let_go(int ordinal)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     int device;
     driver d;
 
-    if (library != NULL) {
-        look_up(library, &d);
-        if (CALL(&d, cuDeviceGet, &device, ordinal) == RESULT_OK) {
-            (void)CALL(&d, cuDevicePrimaryCtxRelease_v2, device);
-        }
+    if (open_driver(&d) && CALL(&d, cuDeviceGet, &device, ordinal) == RESULT_OK) {
+        (void)CALL(&d, cuDevicePrimaryCtxRelease_v2, device);
     }
 }

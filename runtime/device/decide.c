@@ -33,8 +33,7 @@ static ls_status read_leases(const lsi_inventory *inventory, const lsi_decide_op
 static void read_faults(const lsi_inventory *inventory, const lsi_leases *leases, lsi_select_taken *taken)
 {
     for (int i = 0; i < inventory->n; i++) {
-        const lsi_gpu *gpu = &inventory->gpus[i];
-        const char *uuid = gpu->parent != LSI_GPU_UNKNOWN ? inventory->gpus[gpu->parent].uuid : gpu->uuid;
+        const char *uuid = inventory->gpus[lsi_inventory_whole(inventory, i)].uuid;
 
         taken[i].xid = uuid[0] != '\0' ? lsi_lease_fault_find(leases, uuid) : 0;
     }

@@ -284,6 +284,13 @@ int lsi_inventory_find_ordinal(const lsi_inventory *inventory, int ordinal)
     return LSI_GPU_UNKNOWN;
 }
 
+int lsi_inventory_whole(const lsi_inventory *inventory, int place)
+{
+    int parent = inventory->gpus[place].parent;
+
+    return parent != LSI_GPU_UNKNOWN ? parent : place;
+}
+
 int lsi_inventory_find_uuid(const lsi_inventory *inventory, const char *uuid)
 {
     for (int i = 0; i < inventory->n && uuid[0] != '\0'; i++) {

@@ -111,6 +111,9 @@ int lsi_inventory_find_ordinal(const lsi_inventory *inventory, int ordinal);
 int lsi_inventory_find_uuid(const lsi_inventory *inventory, const char *uuid);
 int lsi_inventory_find_pci(const lsi_inventory *inventory, int domain, int bus, int device);
 
+/* The GPU that an instance is part of; a whole GPU is its own. */
+int lsi_inventory_whole(const lsi_inventory *inventory, int place);
+
 /* The address as CUDA writes it, "0000:07:00.0". */
 void lsi_inventory_pci_text(const lsi_gpu *gpu, char out[24]);
 /* "NVLink", "PIX", ...: as `nvidia-smi topo -m` calls them. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/proc.h"
 #include "device/lease_file.h"
 
 static const mode_t for_all = 0666;
@@ -78,19 +79,13 @@ ls_status lsi_lease_open(const char *folder, const char *what, lsi_leases **out)
 void lsi_lease_folder_id(const lsi_leases *leases, unsigned char out[16])
 {
     struct {
-        char boot[40];
+        char boot[LSI_PROC_BOOT_ID];
         uint64_t device, inode;
     } id;
     struct stat status;
 
     memset(&id, 0, sizeof id);
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL) {
-        if (fgets(id.boot, sizeof id.boot, file) == NULL) {
-            id.boot[0] = '\0';
-        }
-        fclose(file);
-    }
+    lsi_proc_boot_id(id.boot);
     if (fstat(leases->lock_fd, &status) == 0) {
         id.device = (uint64_t)status.st_dev;
         id.inode = (uint64_t)status.st_ino;

@@ -6,33 +6,18 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "device/lease_file.h"
-
-typedef struct boot {
-    char id[40];
-} boot;
-
-static boot this_boot(void)
-{
-    boot out = {""};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    if (file != NULL) {
-        if (fscanf(file, "%39s", out.id) != 1) {
-            out.id[0] = '\0';
-        }
-        fclose(file);
-    }
-    return out;
-}
 
 ls_status lsi_lease_fault_put(const char *folder, const char *uuid, int xid)
 {
     lsi_text path = {0}, text = {0};
+    char boot[LSI_PROC_BOOT_ID];
 
+    lsi_proc_boot_id(boot);
     lsi_text_append(&path, "%s/%s.fault", folder, uuid);
-    lsi_text_append(&text, "%d %s\n", xid, this_boot().id);
+    lsi_text_append(&text, "%d %s\n", xid, boot);
     ls_status status = lsi_text_status(&path);
     status = status == LS_OK ? lsi_text_status(&text) : status;
     status = status == LS_OK ? lsi_file_replace(path.data, text.data, text.length) : status;
@@ -47,7 +32,7 @@ ls_status lsi_lease_fault_put(const char *folder, const char *uuid, int xid)
 int lsi_lease_fault_find(const lsi_leases *leases, const char *uuid)
 {
     char name[LSI_GPU_UUID + 8], path[LSI_LEASE_PATH];
-    boot noted = {""};
+    char noted[LSI_PROC_BOOT_ID] = "", boot[LSI_PROC_BOOT_ID];
     int xid = 0;
 
     snprintf(name, sizeof name, "%s.fault", uuid);
@@ -58,9 +43,10 @@ int lsi_lease_fault_find(const lsi_leases *leases, const char *uuid)
     if (file == NULL) {
         return 0;
     }
-    int n = fscanf(file, "%d %39s", &xid, noted.id);
+    int n = fscanf(file, "%d %39s", &xid, noted);
     fclose(file);
-    if (n == 2 && strcmp(noted.id, this_boot().id) == 0) {
+    lsi_proc_boot_id(boot);
+    if (n == 2 && strcmp(noted, boot) == 0) {
         return xid;
     }
     (void)unlink(path);

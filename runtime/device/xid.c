@@ -31,15 +31,10 @@ struct lsi_xid_watch {
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-static int whole(const lsi_inventory *inventory, int place)
-{
-    return inventory->gpus[place].parent != LSI_GPU_UNKNOWN ? inventory->gpus[place].parent : place;
-}
-
 static bool ask(lsi_xid_watch *w, int place)
 {
     const struct lsi_inventory_sources *s = w->inventory->sources;
-    nvmlDevice_t device = s->handle[whole(w->inventory, place)];
+    nvmlDevice_t device = s->handle[lsi_inventory_whole(w->inventory, place)];
     unsigned long long can = 0;
 
     return device != NULL && LSI_NVML_CALL(&s->nvml, nvmlDeviceGetSupportedEventTypes, device, &can) == NVML_SUCCESS &&
@@ -89,7 +84,7 @@ static bool concerns(const lsi_xid_watch *w, int place)
 {
     const lsi_gpu *gpu = &w->inventory->gpus[place];
 
-    if (w->inventory->sources->handle[whole(w->inventory, place)] != w->event.device) {
+    if (w->inventory->sources->handle[lsi_inventory_whole(w->inventory, place)] != w->event.device) {
         return false;
     }
     return gpu->parent == LSI_GPU_UNKNOWN || w->event.gpuInstanceId == NVML_INSTANCE_ANY ||

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "job/job_build.h"
@@ -29,24 +29,14 @@ void lsi_job_host(char out[LSI_JOB_HOST_MAX])
  * one machine share that, and not their memory. */
 static ls_status identify_node(const char *host, lsi_node_id *out)
 {
-    char *boot_id;
-    size_t size;
+    char boot_id[LSI_PROC_BOOT_ID];
     lsi_text identity = {0};
 
     *out = (lsi_node_id){{0}, ""};
     snprintf(out->host, sizeof out->host, "%s", host);
-    ls_status status = lsi_file_read("/proc/sys/kernel/random/boot_id", 256, LS_ERR_INTERNAL, &boot_id, &size);
-
-    /* Not having one must not depend on anything but the machine. */
-    if (status == LS_ERR_MEMORY) {
-        return status;
-    }
-    lsi_text_append(&identity, "%s\n", host);
-    if (status == LS_OK) {
-        lsi_text_append_bytes(&identity, boot_id, size);
-        lsi_memory_free(boot_id);
-    }
-    status = lsi_text_status(&identity);
+    lsi_proc_boot_id(boot_id);
+    lsi_text_append(&identity, "%s\n%s", host, boot_id);
+    ls_status status = lsi_text_status(&identity);
     if (status == LS_OK) {
         lsi_hash128(identity.data, identity.length, out->hash);
     }

@@ -87,7 +87,7 @@ void lsi_gauges_of_gpu(const lsi_inventory *inventory, int place, const int64_t 
     bool sizes = gpu->memory_total != LSI_GPU_UNKNOWN && gpu->memory_free != LSI_GPU_UNKNOWN;
 
     *out = (lsi_gpu_numbers){.strangers = count_strangers(gpu, pids, n_pids), .valid = 1};
-    whole_gpu(gpu->parent != LSI_GPU_UNKNOWN ? &inventory->gpus[gpu->parent] : gpu, out->value);
+    whole_gpu(&inventory->gpus[lsi_inventory_whole(inventory, place)], out->value);
     out->value[LSI_GPU_GAUGE_utilization] = told(gpu->utilization, 1);
     out->value[LSI_GPU_GAUGE_memory_utilization] = told(gpu->memory_utilization, 1);
     out->value[LSI_GPU_GAUGE_memory_used] = told(sizes ? gpu->memory_total - gpu->memory_free : -1, 0x1p-20);

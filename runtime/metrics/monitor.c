@@ -106,8 +106,7 @@ static void take_in_node(lsi_monitor *m, int node, const lsi_gpu_numbers *list)
 static void tell_xid(const lsi_monitor *m, const lsi_gpu_label *label, int place, int number)
 {
     lsi_xid xid = lsi_xid_find(number);
-    const lsi_gpu *gpu = &m->inventory->gpus[place];
-    const char *uuid = gpu->parent != LSI_GPU_UNKNOWN ? m->inventory->gpus[gpu->parent].uuid : gpu->uuid;
+    const char *uuid = m->inventory->gpus[lsi_inventory_whole(m->inventory, place)].uuid;
     bool noted = xid.fatal && m->leases != NULL && uuid[0] != '\0';
 
     if (noted && lsi_lease_fault_put(m->leases, uuid, number) != LS_OK) {
